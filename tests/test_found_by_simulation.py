@@ -337,6 +337,15 @@ def test_an_item_is_taken_under_another_owner_after_one_was_parked_or_came_too_l
     assert script.result.owner == taken[-1]
 
 
+def test_the_ack_of_a_parked_item_names_its_fence() -> None:
+    """A late copy of the take may take the next item of its id, and a late copy of the ack must not remove that."""
+    parked = Push("dead", "1", b"")
+    script = Script(take("queue/jobs", TakeTerms(5.0, 0.0, 2), lambda item, body, why: parked))
+    assert type(script.go()) is Take
+    assert script.go(LeasedItem("1", b"0" * 32 + b'j{"n":0}', 3, 5.0, fence=9)) == parked
+    assert script.go(True) == Ack("queue/jobs", "1", "me", fence=9)
+
+
 class _AnyRun:
     over = False
     driver = SimpleNamespace(dead=False)

@@ -126,8 +126,8 @@ class Take(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """→ bool: True if the item is removed (also when repeated); False if another owner has it, or if the store lost it:
-    its data is younger than the item's `fence`."""
+    """→ bool: True if the item is removed (also when repeated); False if another owner has it, if the store lost it
+    (its data is younger than the item's `fence`), or if a later item has its id, which a late copy of the Take took."""
 
     queue: str
     id: str

@@ -182,7 +182,7 @@ def _remove_parked(op: Take, item: LeasedItem, parked: Push | None) -> Flow[None
         yield Return(op.queue, item.id, op.owner, MAX_TTL)
     else:
         yield parked
-        yield Ack(op.queue, item.id, op.owner)
+        yield Ack(op.queue, item.id, op.owner, item.fence)
 
 
 def _compensated(op: Take, flow: Flow[object]) -> Flow[object]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Entry, Gone, LeasedItem, NoItem, Released, State
-from ..ops import Acquire, Advance, Amend, Clear, Finish, Mark, Push, Release, Renew, Return, Take
+from ..ops import Ack, Acquire, Advance, Amend, Clear, Finish, Mark, Push, Release, Renew, Return, Take
 from ..rules import MAX_GONE, MAX_WAITERS, OFFER, REMEMBER
 
 US = 1_000_000
@@ -339,6 +339,11 @@ def taken(id: str, record: StoredRecord, now: Now) -> LeasedItem:
 def has(record: StoredRecord, owner: str) -> bool:
     """True if this owner was the last to take the item, even if its time ran out since."""
     return record.state is HELD and record.owner == owner
+
+
+def may_ack(record: StoredRecord, op: Ack) -> bool:
+    """True if the owner has the item, and not only a later one of its id."""
+    return has(record, op.owner) and op.fence in (0, record.fence)
 
 
 def give_back(record: StoredRecord, op: Return, now: Now) -> None:

@@ -285,7 +285,7 @@ class Memory:
         record = self._queues.get(op.queue, {}).get(op.id)
         if record is None:
             return not t.is_lost(op.fence, self._born)
-        if not t.has(record, op.owner):
+        if not t.may_ack(record, op):
             return False
         self._drop_item(item_key(op.queue, op.id))
         self._forget(item_key(op.queue, op.id))

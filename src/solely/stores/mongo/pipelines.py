@@ -240,8 +240,9 @@ _LAST_TAKEN_BY_ME = every(IS_ITEM, HELD, MINE)
 
 
 def _ack() -> Pipeline:
-    """Forgets the item if this owner was the last to take it."""
-    return [become((_LAST_TAKEN_BY_ME, AS_NEW)), *KEEP]
+    """Forgets the item if this owner was the last to take it, and no later item has its id."""
+    this = {"$in": ["$$fence", [0, "$fence"]]}
+    return [become((every(_LAST_TAKEN_BY_ME, this), AS_NEW)), *KEEP]
 
 
 def _return() -> Pipeline:

@@ -102,8 +102,8 @@ def _amend(op: Amend) -> Variables:
     return {"value": op.value, "expected": op.expected}
 
 
-def _owner(op: Unhit | Ack) -> Variables:
-    return {"owner": op.owner}
+def _ack(op: Ack) -> Variables:
+    return {"owner": op.owner, "fence": Int64(op.fence)}
 
 
 PLANS: dict[type, Plan] = {
@@ -117,10 +117,10 @@ PLANS: dict[type, Plan] = {
         p.ADVANCE, lambda op: {"value": op.value, "height": op.value.hex()}, replies.looked_at, ENTRY, upsert=True
     ),
     Hit: Plan(p.HIT, _hit, replies.hit, _HITS, upsert=True),
-    Unhit: Plan(p.UNHIT, _owner, replies.given_back, _HITS, before=True),
+    Unhit: Plan(p.UNHIT, lambda op: {"owner": op.owner}, replies.given_back, _HITS, before=True),
     Push: Plan(p.PUSH, _push, replies.pushed, {"pusher": 1}, upsert=True, named=True),
     Take: Plan(p.TAKE, _lease, replies.taken, ENTRY),
-    Ack: Plan(p.ACK, _owner, replies.acked, _LIFE | {"queue": 1}),
+    Ack: Plan(p.ACK, _ack, replies.acked, _LIFE | {"queue": 1}),
     Return: Plan(p.RETURN, _return, replies.returned, before=True),
     Amend: Plan(p.AMEND, _amend, replies.amended, ENTRY, before=True),
 }

@@ -100,8 +100,9 @@ end
 
 function ops.ack(name, owner, pushed)
   local r = load(name)
-  if not r.was_item then return is_lost(tonumber(pushed)) and 0 or 1 end
-  if not (r.state == 'h' and r.owner == owner) then return 0 end
+  local fence = tonumber(pushed)
+  if not r.was_item then return is_lost(fence) and 0 or 1 end
+  if not (r.state == 'h' and r.owner == owner and (fence == 0 or fence == r.fence)) then return 0 end
   call('DEL', name)
   r.state, r.value = 'f', false
   index(name, r)

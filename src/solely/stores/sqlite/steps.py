@@ -246,7 +246,7 @@ def _ack(rows: RowView, op: Ack) -> bool:
     _, record = rows.load(key)
     if not record.is_item:
         return not op.fence or not t.is_lost(op.fence, rows.oldest())
-    if not t.has(record, op.owner):
+    if not t.may_ack(record, op):
         return False
     rows.execute(SQL["delete"], (key,))
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...model import State, item_key
+from ...model import LeasedItem, State, item_key
 from ...ops import Ack, Clear, Count, Push, Read, Renew, Return, Take
 from ..clock import ManualClock
 from ..harness import TICK, Harness, fresh
@@ -97,6 +97,19 @@ class QueuePromises:
         assert store.one(Ack(queue, "job", "slow")) is False
         assert store.one(Return(queue, "job", "slow")) is False
         assert store.one(Ack(queue, "job", "next")) is True
+
+    def test_a_late_ack_does_not_remove_a_later_item_of_its_id(self, store: Harness) -> None:
+        queue = fresh("late-ack-and-take")
+        store.one(Push(queue, "job", b"earlier"))
+        earlier = store.one(Take(queue, "owner", 10))
+        assert isinstance(earlier, LeasedItem)
+        assert store.one(Ack(queue, "job", "owner", earlier.fence)) is True
+        store.one(Push(queue, "job", b"later"))
+        later = store.one(Take(queue, "owner", 10))  # a late copy
+        assert isinstance(later, LeasedItem)
+        assert store.one(Ack(queue, "job", "owner", earlier.fence)) is False
+        assert store.one(Read(item_key(queue, "job"))).value == b"later"
+        assert store.one(Ack(queue, "job", "owner", later.fence)) is True
 
     def test_an_item_that_nobody_took_cannot_be_acked_or_returned(self, store: Harness) -> None:
         queue = fresh("untaken")

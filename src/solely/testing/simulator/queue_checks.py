@@ -126,7 +126,7 @@ class QueueObserver(Observer):
 
     def _acked(self, op: Ack, reply: Reply, now: int) -> None:
         item = self._of(op)
-        if reply is not (item is None or item.owner == op.owner) and (
+        if reply is not (item is None or (item.owner == op.owner and op.fence in (0, item.fence))) and (
             item is not None or op.owner not in self.forgotten
         ):
             self._violated("correct ack replies", op, reply)

@@ -909,7 +909,7 @@ END
 $$;
 
 -- `under` is the fence of the item, 0 if that is not known.
--- fence: 1 gone from the queue, 0 another owner has it, or the store lost it
+-- fence: 1 gone from the queue, 0 another owner has it, a later item has its id, or the store lost it
 CREATE FUNCTION {ack}(clock bigint, patience integer, k text, who text, under bigint)
 RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -919,7 +919,8 @@ BEGIN
         a.state := 'b';
         RETURN a;
     END IF;
-    DELETE FROM {entries} e WHERE e.key = k AND e.queue IS NOT NULL AND e.taker = who;
+    DELETE FROM {entries} e
+    WHERE e.key = k AND e.queue IS NOT NULL AND e.taker = who AND (under = 0 OR e.fence = under);
     a.fence := (FOUND OR NOT (
         EXISTS (SELECT FROM {entries} e WHERE e.key = k AND e.queue IS NOT NULL) OR {is_lost}(under)
     ))::integer;
