@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model import LeasedItem, State, item_key
-from ...ops import Ack, Clear, Count, Push, Read, Renew, Return, Take
+from ...ops import Ack, Amend, Clear, Count, Push, Read, Renew, Return, Take
 from ..clock import ManualClock
 from ..harness import TICK, Harness, fresh
 
@@ -105,11 +105,18 @@ class QueuePromises:
         assert isinstance(earlier, LeasedItem)
         assert store.one(Ack(queue, "job", "owner", earlier.fence)) is True
         store.one(Push(queue, "job", b"later"))
-        later = store.one(Take(queue, "owner", 10))  # a late copy
-        assert isinstance(later, LeasedItem)
+        assert isinstance(store.one(Take(queue, "owner", 10)), LeasedItem)  # a late copy
         assert store.one(Ack(queue, "job", "owner", earlier.fence)) is False
         assert store.one(Read(item_key(queue, "job"))).value == b"later"
-        assert store.one(Ack(queue, "job", "owner", later.fence)) is True
+
+    def test_a_taken_item_keeps_the_fence_by_which_it_is_acked(self, store: Harness) -> None:
+        queue = fresh("kept-fence")
+        store.one(Push(queue, "job", b"1"))
+        item = store.one(Take(queue, "owner", 10))
+        assert isinstance(item, LeasedItem)
+        assert store.one(Renew(item_key(queue, "job"), "owner", 20)).fence == item.fence
+        assert store.one(Amend(queue, "job", b"2", b"1")) is True
+        assert store.one(Ack(queue, "job", "owner", item.fence)) is True
 
     def test_an_item_that_nobody_took_cannot_be_acked_or_returned(self, store: Harness) -> None:
         queue = fresh("untaken")
