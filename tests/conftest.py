@@ -166,6 +166,19 @@ if NPM is None:
     ABSENT["trigger.dev's client"] = "node and npm not installed"
 
 
+# The databases that the docs allow for the data of applications.
+DATABASES: dict[str, Callable[[pytest.FixtureRequest], str]] = {
+    "sqlite": lambda request: "sqlite:///:memory:",
+    **({"postgres": _postgres} if "postgres" in STORES else {}),
+}
+
+
+@pytest.fixture(scope="module", params=DATABASES)
+def data_url(request: pytest.FixtureRequest) -> str:
+    """A fresh database for the data of applications; the tests of the module run once per kind."""
+    return DATABASES[str(request.param)](request)
+
+
 # Fixtures whose server this machine does not have: what needs one is not collected, and the summary names it.
 LACKING = {
     "debian_redis": DEBIAN_REDIS is None,

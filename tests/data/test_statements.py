@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
+import solely
+from solely.apps import APPS, module_of
 from solely.data import Database, Position, Statements, position_after
+from solely.data.dialect import for_psycopg
+from solely.data.migrations import migrate
 from solely.errors import InvalidInput
+from solely.service.migrated import MIGRATED
+from solely.statements import read_statements
 
 FILE = """-- Every statement, by name.
 
@@ -61,3 +67,30 @@ def test_a_page_continues_after_the_place_of_its_last_row() -> None:
     for nowhere in ("yesterday", "nan/n-01", "inf/n-01"):
         with pytest.raises(InvalidInput, match="not a position"):
             position_after(nowhere)
+
+
+# -- those of the service and of all applications
+
+SOURCE = Path(solely.__file__).parent
+FILES = sorted(
+    file for part in ("service", "apps") for file in (SOURCE / part).rglob("*.sql") if file.parent.name != "migrations"
+)
+WORDS = ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH")  # that begin a statement, unless another one inserts it
+
+
+async def test_either_database_understands_every_statement_of_the_service_and_its_applications(
+    database: Database,
+) -> None:
+    for name, package in (MIGRATED, *((app, module_of(app)) for app in APPS)):
+        await migrate(database, name, package)
+    planned = 0
+    for file in FILES:
+        package = ".".join(("solely", *file.parent.relative_to(SOURCE).parts))
+        texts = Statements.of(package, file.name)
+        for title in read_statements(package, file.name):
+            name, _, dialect = title.partition(" ")
+            text = texts[name].text(database.dialect) if dialect in ("", f"({database.dialect})") else ""
+            if text.startswith(WORDS) and f"{{{name}}}" not in file.read_text():
+                await database.rows(f"EXPLAIN {text}", **dict.fromkeys(for_psycopg(text).names))
+                planned += 1
+    assert planned > 50

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ Run = Callable[..., Told]
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[Desk]:
-    with operating("triggers", {"gate": "off"}) as it:
+def desk(data_url: str) -> Iterator[Desk]:
+    with operating("triggers", {"gate": "off"}, data_url=data_url) as it:
         yield Desk(it.service)
 
 
@@ -90,8 +91,10 @@ def test_the_gate_and_the_buffer_are_shown(run: Run) -> None:
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A module of tasks in the current folder; the tasks of this process are others afterwards."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     kept = dict(task)
     yield tmp_path / "some_tasks.py"
+    sys.modules.pop("some_tasks", None)
     task.clear()
     task.update(kept)
 
@@ -118,3 +121,11 @@ def test_a_module_that_has_no_tasks_or_is_not_there_is_refused(run: Run, module:
     assert (refused.code, "there is no module 'not_there.at_all'" in refused.err) == (2, True)
     refused = run("work", "no_tasks", "--lease", "10ms")
     assert (refused.code, "between 1s and 1h" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil", "./some_tasks", ".", "..", ".evil", "", "a..b", "a/b", "a b", "a\nb", "\udcff"]
+)
+def test_what_names_no_module_is_refused(run: Run, module: Path, name: str) -> None:
+    refused = run("work", name)
+    assert (refused.code, "is not the name of a Python module" in refused.err) == (2, True), refused

@@ -20,8 +20,8 @@ NASTY = "<script>alert('x')<script>&\"ü"
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[Desk]:
-    with operating("triggers", {"gate": "off"}) as it:
+def desk(data_url: str) -> Iterator[Desk]:
+    with operating("triggers", {"gate": "off"}, data_url=data_url) as it:
         yield Desk(it.service)
 
 

@@ -130,6 +130,9 @@ def _tasks_of(module: str) -> Tasks:
     """The tasks of this module; UsageError if it cannot be imported, or has none."""
     from .work.tasks import task
 
+    if not all(part.isidentifier() for part in module.split(".")):
+        example = "write it as in an import, e.g. my_tasks or package.tasks"
+        raise click.UsageError(f"{module!r:.80} is not the name of a Python module: {example}")
     sys.path.insert(0, os.getcwd())
     try:
         import_module(module)

@@ -3,12 +3,12 @@
 -- name: counts
 SELECT
     (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'QUEUED'
-        LIMIT :most) AS some) AS queued,
+        LIMIT :most) AS counted) AS queued,
     (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'DELAYED'
-        LIMIT :most) AS some) AS delayed,
+        LIMIT :most) AS counted) AS delayed,
     (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'WAITING'
-        LIMIT :most) AS some) AS parents,
+        LIMIT :most) AS counted) AS parents,
     (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'EXECUTING'
-        LIMIT :most) AS some) AS executing,
+        LIMIT :most) AS counted) AS executing,
     (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'FAILED'
-        AND available_at >= :since LIMIT :most) AS some) AS failed
+        AND available_at >= :since LIMIT :most) AS counted) AS failed
