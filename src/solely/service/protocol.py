@@ -1,5 +1,6 @@
-"""A connection: uvicorn's, with the bounds that it lacks. A request must arrive within a deadline, its line and headers
-must not be larger than a cap, and a connection for which there is no room is refused when it is accepted."""
+"""A connection: uvicorn's, with the bounds that it lacks. A request must arrive within a deadline; its line and
+headers, and what surrounds its body, must not be larger than a cap; and a connection for which there is no room is
+refused when it is accepted."""
 
 from __future__ import annotations
 
@@ -12,10 +13,23 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ..integrations.idempotency import ProblemKind
 from .connections import address_of
-from .problems import HEADERS_TOO_LARGE, INVALID, TOO_MANY_CONNECTIONS, TOO_SLOW, Problem
+from .problems import HEADERS_TOO_LARGE, INVALID, TOO_LARGE, TOO_MANY_CONNECTIONS, TOO_SLOW, Problem
 from .routes import AUTHENTICATE, CLOSING, RESPOND
 
 GRACE = 1.0  # seconds for a refused sender to read the response and disconnect
+MAX_HEADERS = 200  # of a request: a browser behind proxies sends about 30, and each takes more memory than its bytes
+MAX_PIPELINED = 64  # requests sent ahead of their responses: clients send none or a few, and each takes some kilobytes
+# Bytes of a body that permit one more byte around it, beyond max_header: chunks of 48 bytes or more never need another
+# permission, while a request of tiny chunks, each of which costs a callback, ends after some thousand of them.
+BODY_PER_FRAMING = 8
+_FRAMING_TOO_LARGE = (
+    "the trailers, chunk extensions and chunk sizes around the body have more than {} bytes; send larger chunks, or a "
+    "body with a Content-Length"
+)
+
+
+class _Refused(Exception):
+    """Stops the parser: the request was refused in a callback."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -26,6 +40,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _unfinished = True  # a request is arriving, or the first one is awaited
     _in_headers = True
     _size = 0  # bytes of a request whose headers are not complete
+    _framing = 0  # bytes after the headers that were neither body nor permitted by it
     _refused = False
     authenticated = False
     address = ""  # under which the peer is counted
@@ -50,15 +65,25 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Parses at most max_header bytes at a time, so that no bound is exceeded by more than that."""
+        most = self._settings.max_header
+        for start in range(0, len(data), most):
+            self._receive(data if len(data) <= most else data[start : start + most])
+
+    def _receive(self, data: bytes) -> None:
         if self._refused:
             return
         if self._in_headers:
             self._size += len(data)
+        else:
+            self._framing += len(data)
         super().data_received(data)
         if self._was_refused():
             return
         if self._in_headers and self._size > self._settings.max_header:
             self._refuse(HEADERS_TOO_LARGE)
+        elif not self._in_headers and self._framing > self._settings.max_header:
+            self._refuse(TOO_LARGE, _FRAMING_TOO_LARGE.format(self._settings.max_header))
         elif self._unfinished or self._is_idle():
             if self._timer is None:
                 self._start_timer(self._settings.receive_timeout)
@@ -69,9 +94,26 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unfinished = True
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keeps a header. Drops a trailer: nothing reads it, and it must not pass for a header."""
+        if not self._in_headers:
+            return
+        if len(self.headers) >= MAX_HEADERS:
+            self._refuse(HEADERS_TOO_LARGE, f"the request has more than {MAX_HEADERS} headers")
+            raise _Refused
+        super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._framing -= len(body) + len(body) // BODY_PER_FRAMING
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
-        self._in_headers, self._size = False, 0
+        self._in_headers, self._size, self._framing = False, 0, 0
         super().on_headers_complete()
+        if len(self.pipeline) > MAX_PIPELINED:
+            self._refused = True
+            self.transport.abort()  # a response could not be told from those that are still owed
+            raise _Refused
         scope: Any = self.scope
         scope[CLOSING], scope[RESPOND] = self.transport.is_closing, partial(self._respond, self.cycle)
         if not self.authenticated:
@@ -80,7 +122,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuses, as uvicorn does, what is not HTTP, but with a problem as the body."""
-        self._refuse(INVALID, "This is not a request of HTTP/1.1, or its address is longer than 64 KiB.")
+        if not self._refused:
+            self._refuse(INVALID, "This is not a request of HTTP/1.1, or its address is longer than 64 KiB.")
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Logs nothing: the request is answered over HTTP/1.1, and anybody may offer an upgrade any number of times."""
 
     def _was_refused(self) -> bool:
         return self._refused
