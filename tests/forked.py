@@ -134,6 +134,9 @@ class Forked:
 
 
 _asking = threading.Lock()
+# Which one test opens or starts for all later ones.
+shared_descriptors: set[int] = set()
+shared_programs: set[subprocess.Popen[bytes]] = set()
 
 
 def _given(wanted: int | IO[Any] | None, inherited: int, mode: str, theirs: list[int]) -> IO[Any] | None:
@@ -162,6 +165,8 @@ def _parent() -> tuple[socket.socket, subprocess.Popen[bytes]]:
         passed: Any = {"stdin": DEVNULL, "stdout": DEVNULL, "pass_fds": [theirs.fileno()]}
         process = subprocess.Popen(command, cwd=ROOT, env=environment, **passed)
     atexit.register(_end, ours, process)
+    shared_descriptors.add(ours.fileno())
+    shared_programs.add(process)
     return ours, process
 
 

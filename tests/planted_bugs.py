@@ -5,7 +5,7 @@ Each is a context manager: `python -m solely.testing.simulator --seed 0 --seeds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
@@ -14,11 +14,13 @@ from unittest.mock import patch
 from solely.drivers.simulated import SimulatedRun
 from solely.drivers.waiters import Waiter, Waiters
 from solely.errors import StoreError
+from solely.flow import RUN
 from solely.leases import flow as lock
 from solely.leases import hold
+from solely.leases.token import Token
 from solely.locks import flow as locks
-from solely.model import Entry, Released, State
-from solely.ops import Acquire, Clear, Mark, Op, Release, Renew, Reply
+from solely.model import Entry, Gone, Released, State
+from solely.ops import Acquire, Clear, Mark, Op, Release, Renew, Reply, Resume
 from solely.stores import transitions as t
 from solely.stores.memory import Memory
 from solely.testing.simulator.network import START, Network
@@ -201,6 +203,60 @@ def renewal_shortens() -> Planted:
             record.until = now.lease + t.us(op.ttl)
 
     return patch.object(t, "renew", renew)
+
+
+@bug
+def resume_is_a_renewal() -> Planted:
+    """Whoever resumes a token shares the owner in it: all of them hold the key, under one fence."""
+
+    def resume(token: Token, info: Callable[[str], str]) -> Generator[Any, Any, tuple[hold.Hold | None, Entry]]:
+        entry = yield Renew(token.key, token.owner, token.ttl)
+        run = yield RUN
+        if entry.owner != token.owner:
+            return None, entry
+        return hold.Hold(token.key, token.owner, token.ttl, entry, run.sent, True, run.now), entry
+
+    return patch.object(lock, "resume", resume)
+
+
+@bug
+def resumed_twice() -> Planted:
+    """Resume takes the key from whoever resumed the token before."""
+    right = t.resume
+
+    def resume(record: t.StoredRecord, op: Resume, now: t.Now, next_fence: Callable[[], int]) -> None:
+        known = t._how(record, op.owner, now) == Gone.RESUMED and record.owner != op.successor
+        right(record, op._replace(owner=record.owner) if known else op, now, next_fence)
+
+    return patch.object(t, "resume", resume)
+
+
+@bug
+def resume_keeps_the_fence() -> Planted:
+    """The one who resumes has another owner, but the fence of the former holder."""
+    right = t.resume
+
+    def resume(record: t.StoredRecord, op: Resume, now: t.Now, next_fence: Callable[[], int]) -> None:
+        right(record, op, now, lambda: record.fence)
+
+    return patch.object(t, "resume", resume)
+
+
+@bug
+def interrupted_resume_is_not_undone() -> Planted:
+    """A caller that is canceled while it resumes leaves the key held."""
+    right = lock.resume
+
+    def resume(token: Token, info: Callable[[str], str]) -> Generator[Any, Any, tuple[hold.Hold | None, Entry]]:
+        flow, reply = right(token, info), None
+        while True:
+            try:
+                reply = yield flow.send(reply)
+            except StopIteration as end:
+                value: tuple[hold.Hold | None, Entry] = end.value
+                return value
+
+    return patch.object(lock, "resume", resume)
 
 
 @bug

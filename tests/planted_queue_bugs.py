@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from solely.flow import Flow
-from solely.model import HELD, LeasedItem, NoItem
-from solely.ops import Ack, Amend, Push, Release, Renew, Return, Take
+from solely.errors import Busy, StoreFull
+from solely.flow import RUN, Flow
+from solely.model import HELD, Entry, LeasedItem, NoItem, item_key
+from solely.ops import Ack, Amend, Push, Read, Release, Renew, Return, Take
 from solely.queues import flow, waiting
+from solely.queues.flow import TakenItem
+from solely.rules import deadline
 from solely.stores import transitions as t
 from tests.planted_bugs import Plant, Planted, register_in
 
@@ -47,6 +50,30 @@ def taken_item_is_removed() -> Planted:
 def ack_by_anyone() -> Planted:
     """An Ack removes the item, whoever has it."""
     return patch.object(t, "has", lambda record, owner: record.state is HELD)
+
+
+@bug
+def item_is_resumed_under_its_owner() -> Planted:
+    """Whoever resumes an item shares the owner in its token: all of them have it, and each ack is accepted."""
+
+    def resume(queue: str, id: str, owner: str, ttl: float) -> Flow[TakenItem]:
+        key = item_key(queue, id)
+        entry, read = yield [Renew(key, owner, ttl), Read(key)]
+        run = yield RUN
+        if not (isinstance(entry, Entry) and isinstance(read, Entry)):
+            raise StoreFull("")
+        if entry.owner != owner or read.value is None:
+            raise Busy("")
+        ends = deadline(run.sent, entry.left)
+        return TakenItem(id, read.value, entry.attempts, entry.fence, owner, ends, False, read.value, ttl)
+
+    return patch.object(flow, "resume", resume)
+
+
+@bug
+def ack_of_a_former_taker() -> Planted:
+    """After the item was removed, the ack of the one from whom it was resumed is true as well."""
+    return patch.object(t, "is_acked", lambda record, op, now, born: not t.is_lost(op.fence, born()))
 
 
 @bug

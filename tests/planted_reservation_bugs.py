@@ -13,6 +13,7 @@ from solely.breakers import flow as breaker
 from solely.breakers.flow import SharedPass
 from solely.drivers.simulated import SimulatedRun
 from solely.flow import RUN, Ask, Flow
+from solely.holder import Signer
 from solely.leases.hold import Hold
 from solely.model import Allowance, Entry, State
 from solely.ops import Finish, Hit, Op, Read, Release, Unhit
@@ -46,7 +47,7 @@ def check_outside_the_step() -> Planted:
         owner: str = yield Ask.OWNER
         run = yield RUN
         hold = Hold(key, owner, terms.hold, entry._replace(left=terms.hold), run.sent, False, run.now)
-        return ReserveReply(hold, ReservationTicket(key, owner, entry.fence, terms.quiet, ()))
+        return ReserveReply(hold, ReservationTicket(key, owner, entry.fence, terms.quiet, (), terms.hold, owner))
 
     return patch.object(reservations, "reserve", reserve)
 
@@ -119,12 +120,12 @@ def hit_not_given_back() -> Planted:
 @bug
 def release_keeps_the_hit() -> Planted:
     """A reservation that is released for a retry still counts in its limit."""
-    right = reservation._release
+    right = reservation._free
 
-    def release(ticket: ReservationTicket, revoke: bool, known: bool) -> Flow[bool]:
-        return (yield from right(ticket._replace(hits=()), revoke, known))
+    def free(ticket: ReservationTicket, revoke: bool) -> Flow[bool]:
+        return (yield from right(ticket._replace(hits=()), revoke))
 
-    return patch.object(reservation, "_release", release)
+    return patch.object(reservation, "_free", free)
 
 
 @bug
@@ -207,7 +208,7 @@ def several_trials_at_once() -> Planted:
     """A half-open breaker admits all calls, not one at a time."""
     right = breaker.admit
 
-    def admit(name: str, granted: Any, info: str) -> Flow[SharedPass]:
+    def admit(name: str, granted: Any, info: Signer) -> Flow[SharedPass]:
         current = yield from breaker._read(name)
         if current.closed:
             return (yield from right(name, granted, info))

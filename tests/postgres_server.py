@@ -9,13 +9,17 @@ with Postgres() as server:               # PostgreSQL 18 from PyPI; Postgres(fol
 import atexit
 import os
 import pwd
+import select
 import shutil
 import signal
 import socket
+import socketserver
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,8 +27,10 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 import psycopg
+import psycopg.conninfo
 
 from tests.servers import READY_WITHIN, STOPS_WITHIN, _starter, free_port, until
 
@@ -224,8 +230,13 @@ class Postgres:
             return bool(self.ask("SELECT 1"))
         return False
 
+    @property
+    def log(self) -> str:
+        """All that the server has logged so far."""
+        return (self._folder / "server.log").read_text()
+
     def _failure(self) -> str:
-        return f"PostgreSQL ended at once: {(self._folder / 'server.log').read_text()[-2000:]}"
+        return f"PostgreSQL ended at once: {self.log[-2000:]}"
 
     def family(self) -> list[int]:
         """The server's processes: each has a session of its own, so that no signal reaches all."""
@@ -270,24 +281,74 @@ def replica_of(primary: Postgres) -> Iterator[Postgres]:
 
 
 @contextmanager
-def pooler_of(server: Postgres, *, places: int) -> Iterator[str]:
-    """A real pgbouncer that lends one of so many connections of the server per transaction: its URL for psycopg."""
+def pooler_of(server: Postgres, *, places: int, **config: str | int) -> Iterator[str]:
+    """A real pgbouncer that lends one of so many connections of the server per transaction: its URL for psycopg.
+
+    `config` takes any parameter of pgbouncer.ini.
+    """
     assert PGBOUNCER is not None
     with tempfile.TemporaryDirectory(prefix="solely-pgbouncer-") as name:
         Path(name).chmod(0o755)  # the server's user reads its configuration
-        port, config = free_port(), Path(name) / "pgbouncer.ini"
-        config.write_text(
+        port, file = free_port(), Path(name) / "pgbouncer.ini"
+        file.write_text(
             f"[databases]\n* = host={server.host} port={server.port} user=postgres password='{PASSWORD}'\n"
-            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\npool_mode = transaction\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
             f"default_pool_size = {places}\nunix_socket_dir =\n"
+            + "".join(f"{name} = {value}\n" for name, value in {"pool_mode": "transaction", **config}.items())
         )
-        process = subprocess.Popen(as_user(PGBOUNCER, str(config)), stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(as_user(PGBOUNCER, str(file)), stderr=subprocess.DEVNULL)
         try:
             until(lambda: accepts(port), "pgbouncer")
             yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
         finally:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def refusing_options(server: Postgres) -> Iterator[str]:
+    """The server behind what refuses `options` as PgBouncer does, for machines without one: its URL for psycopg."""
+    login = psycopg.conninfo.conninfo_to_dict(server.url)
+
+    class Door(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            while True:
+                size, code = struct.unpack("!ii", self._read(8))
+                rest = self._read(size - 8)
+                if code == 196608:  # protocol 3.0; else a question for encryption
+                    break
+                self.request.sendall(b"N")
+            if b"\0options\0" in b"\0" + rest:
+                fields = b"SFATAL\0C08P01\0Munsupported startup parameter: options\0\0"
+                self.request.sendall(b"E" + struct.pack("!i", len(fields) + 4) + fields)
+                return
+            with socket.create_connection((server.host, server.port)) as behind:
+                behind.sendall(struct.pack("!ii", size, code) + rest)
+                ends = {self.request: behind, behind: self.request}
+                while True:
+                    for readable in select.select([*ends], [], [])[0]:
+                        data = readable.recv(1 << 16)
+                        if not data:
+                            return
+                        ends[readable].sendall(data)
+
+        def _read(self, size: int) -> bytes:
+            data: bytes = self.request.recv(size, socket.MSG_WAITALL)
+            return data
+
+    class Doors(socketserver.ThreadingTCPServer):
+        block_on_close = True
+
+    with Doors(("127.0.0.1", 0), Door) as doors:
+        thread = threading.Thread(target=doors.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            password = quote(str(login.get("password", "")), safe="")
+            user = f"postgres:{password}" if password else "postgres"
+            yield f"postgresql://{user}@127.0.0.1:{doors.server_address[1]}/postgres"
+        finally:
+            doors.shutdown()
+            thread.join()
 
 
 def accepts(port: int) -> bool:

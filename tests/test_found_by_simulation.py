@@ -163,14 +163,14 @@ def test_a_waiter_that_hears_of_an_older_outcome_than_it_is_queued_behind_leaves
     heard: int, undone: object
 ) -> None:
     flights = _flights()
-    script = Script(claim.claim(KEY, LeaseTerms(10.0, wait=60.0, client="C"), flights, "", ""))
+    script = Script(claim.claim(KEY, LeaseTerms(10.0, wait=60.0, client="C"), flights, "", str))
     assert type(script.go()) is Acquire
     flights.settle(KEY, Done(b"b", "", heard, 1), 60.0)  # by another of this process
     assert script.go(HELD) == undone
 
 
 def test_who_is_refused_out_of_its_turn_has_the_first_of_the_line_take_the_place_in_the_queue_anew() -> None:
-    script = Script(claim.claim(KEY, LeaseTerms(10.0, wait=60.0, client="C"), _flights(), "one", ""))
+    script = Script(claim.claim(KEY, LeaseTerms(10.0, wait=60.0, client="C"), _flights(), "one", str))
     script.go()
     assert script.go(HELD._replace(fingerprint="two")) == [Release(KEY, "me")]
     assert script.go([Released.RELEASED]) == WakeAll(KEY)
@@ -217,7 +217,7 @@ def test_a_refusal_that_is_counted_under_an_id_of_its_own_leaves_no_hold_under_i
 
 
 def test_a_reservation_that_ran_out_while_it_was_released_was_not_freed() -> None:
-    ticket = reservation.ReservationTicket("reservation/key", "me", 8, 60.0, ("hits/key",))
+    ticket = reservation.ReservationTicket("reservation/key", "me", 8, 60.0, ("hits/key",), 30.0, "me")
     script = Script(reservation.release(ticket, revoke=False))
     assert type(script.go()) is Renew
     assert script.go(RESERVED) == [Release("reservation/key", "me", fence=8), Unhit("hits/key", "me")]
@@ -227,7 +227,7 @@ def test_a_reservation_that_ran_out_while_it_was_released_was_not_freed() -> Non
 
 @pytest.mark.parametrize("answer", [Released.LOST, Released.ABSENT])
 def test_a_reservation_that_the_store_lost_between_two_looks_is_not_recorded(answer: Released) -> None:
-    ticket = reservation.ReservationTicket("reservation/key", "me", 8, 0.0, ())
+    ticket = reservation.ReservationTicket("reservation/key", "me", 8, 0.0, (), 30.0, "me")
     script = Script(reservation.record(ticket, "now"))
     assert script.go() == Renew("reservation/key", "me", MIN_TTL)
     finish, read = script.go(RESERVED)
@@ -243,7 +243,9 @@ def test_a_reservation_that_the_store_lost_between_two_looks_is_not_recorded(ans
 
 @pytest.mark.parametrize(("later", "counted"), [(7, True), (9, False)])
 def test_a_repeated_record_does_not_count_again_what_a_later_one_has_followed(later: int, counted: bool) -> None:
-    script = Script(reservation.record(reservation.ReservationTicket("reservation/key", "me", 8, 0.3, ()), "now"))
+    script = Script(
+        reservation.record(reservation.ReservationTicket("reservation/key", "me", 8, 0.3, (), 30.0, "me"), "now")
+    )
     finish, _ = script.go()
     assert type(finish) is Finish
     script.doubtful = True  # an earlier try may have recorded it

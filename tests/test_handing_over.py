@@ -1,4 +1,4 @@
-"""What one process wins, another may finish: claims, reservations and dead letters in the hands of others."""
+"""What one process wins, another may end in its name: claims, reservations and dead letters by their tokens."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +19,7 @@ def clients(open_client: Callable[..., Any], store_url: str, clock: ManualClock)
 async def test_a_claim_is_published_by_another_and_keeps_its_fingerprint(clients: tuple[Any, Any]) -> None:
     here, there = clients
     token = (await result_of(here.claim("a", fingerprint="payload", renew=False))).hand_over()
-    assert (await result_of(there.resume_claim(token).publish({"id": 7}))).published
+    assert (await result_of(there.claim_of(token).publish({"id": 7}))).published
     assert (await result_of(here.claim("a", fingerprint="payload"))).value == {"id": 7}
     with pytest.raises(solely.Mismatch):
         await result_of(here.claim("a", fingerprint="another"))
@@ -31,7 +31,7 @@ async def test_a_claim_that_ran_out_is_published_for_its_own_payload(
     here, there = clients
     token = (await result_of(here.claim("a", ttl=5, fingerprint="payload", renew=False))).hand_over()
     clock.advance(100)
-    assert (await result_of(there.resume_claim(token, wait=0).publish(1))).published
+    assert (await result_of(there.claim_of(token, wait=0).publish(1))).published
     with pytest.raises(solely.Mismatch):
         await result_of(here.claim("a", fingerprint="another"))
 
@@ -42,15 +42,17 @@ async def test_a_claim_that_another_took_is_superseded(clients: tuple[Any, Any],
     clock.advance(6)
     later = await result_of(there.claim("a"))
     assert (later.won, (await result_of(later.publish("later"))).published) == (True, True)
-    late = await result_of(here.resume_claim(token).publish("late"))
+    late = await result_of(here.claim_of(token).publish("late"))
     assert (late.published, late.superseded, late.value) == (False, True, "later")
 
 
-async def test_a_failed_claim_is_dealt_with_as_the_policy_of_who_resumes_it_says(clients: tuple[Any, Any]) -> None:
+async def test_a_failed_claim_is_dealt_with_as_the_policy_of_who_fails_it_by_its_token_says(
+    clients: tuple[Any, Any],
+) -> None:
     here, there = clients
     token = (await result_of(here.claim("a", renew=False))).hand_over()
     policy = solely.Policy(default=solely.Replay())
-    assert await result_of(there.resume_claim(token, policy=policy).fail(ValueError("no"))) is solely.Failing.REPLAYED
+    assert await result_of(there.claim_of(token, policy=policy).fail(ValueError("no"))) is solely.Failing.REPLAYED
     assert (await result_of(here.claim("a"))).failed.kind == "ValueError"
 
 
@@ -60,7 +62,7 @@ async def test_who_handed_a_claim_over_does_not_let_go_of_it_by_a_failure(client
     token = claim.hand_over()
     assert await result_of(claim.fail(ValueError())) is solely.Failing.LOST
     assert (await result_of(here.claim("a", wait=0))).timed_out
-    assert (await result_of(there.resume_claim(token).publish(7))).published
+    assert (await result_of(there.claim_of(token).publish(7))).published
 
 
 async def test_a_token_of_something_else_is_no_claim(clients: tuple[Any, Any]) -> None:
@@ -68,7 +70,9 @@ async def test_a_token_of_something_else_is_no_claim(clients: tuple[Any, Any]) -
     lease = await result_of(once.lock("a"))
     for token in (lease.token, "nonsense", ""):
         with pytest.raises(solely.InvalidInput):
-            once.resume_claim(token)
+            once.claim_of(token)
+        with pytest.raises(solely.InvalidInput):
+            await result_of(once.resume_claim(token))
 
 
 async def test_a_reservation_that_was_handed_over_is_recorded_by_another(clients: tuple[Any, Any]) -> None:

@@ -51,6 +51,14 @@ GOOD: dict[str, tuple[Any, list[Operation]]] = {
     "a renewed hold": (LockModel(), [
         acquire("a", 1, 1, 2), op("renew", "a", True, 9, 10, 10.0), acquire("b", 0, 13, 14),
     ]),
+    "a token is resumed once": (LockModel(), [
+        acquire("a", 1, 1, 2), op("resume", "a", 0, 3, 8, "c", 10.0), op("resume", "a", 2, 4, 5, "b", 10.0),
+        op("release", "a", False, 6, 7), op("release", "b", True, 9, 10), acquire("d", 3, 11, 12),
+    ]),
+    "a resume that was not answered": (LockModel(), [
+        acquire("a", 1, 1, 2), op("resume", "a", UNANSWERED, 3, math.inf, "b", 10.0),
+        op("release", "b", UNANSWERED, 3), acquire("d", 3, 5, 6),
+    ]),
     "unanswered, and it happened": (LockModel(), [acquire("a", UNANSWERED, 1), acquire("b", 0, 5, 6)]),
     "unanswered, and it did not": (LockModel(), [acquire("a", UNANSWERED, 1), acquire("b", 1, 5, 6)]),
     "wiped": (LockModel(), [acquire("a", 1, 1, 2), op("wipe", "", True, 3, 4), acquire("b", 2, 5, 6)]),
@@ -98,6 +106,17 @@ BAD: dict[str, tuple[Any, list[Operation]]] = {
     "refused although free": (LockModel(), [acquire("a", 0, 1, 2)]),
     "refused long after expiry": (LockModel(), [acquire("a", 1, 1, 2), acquire("b", 0, 20, 21)]),
     "taken over before expiry": (LockModel(), [acquire("a", 1, 1, 2), acquire("b", 2, 9, 10)]),
+    "a token is resumed twice": (LockModel(), [
+        acquire("a", 1, 1, 2), op("resume", "a", 2, 3, 4, "b", 10.0), op("resume", "a", 3, 5, 6, "c", 10.0),
+    ]),
+    "resumed under the same fence": (LockModel(), [acquire("a", 1, 1, 2), op("resume", "a", 1, 3, 4, "b", 10.0)]),
+    "a resumed lease is released by its former holder": (LockModel(), [
+        acquire("a", 1, 1, 2), op("resume", "a", 2, 3, 4, "b", 10.0), op("release", "a", True, 5, 6),
+    ]),
+    "an expired hold is resumed": (LockModel(), [acquire("a", 1, 1, 2), op("resume", "a", 2, 30, 31, "b", 10.0)]),
+    "a resume is refused without a reason": (LockModel(), [
+        acquire("a", 1, 1, 2), op("resume", "a", 0, 3, 4, "b", 10.0),
+    ]),
     "a hold is revived": (LockModel(), [acquire("a", 1, 1, 2), op("renew", "a", True, 30, 31, 10.0)]),
     "lost without a reason": (LockModel(), [acquire("a", 1, 1, 2), op("release", "a", False, 3, 4)]),
     "two first": (MarkModel(), [op("first", "a", True, 1, 2, 60.0), op("first", "b", True, 3, 4, 60.0)]),

@@ -56,12 +56,16 @@ class Simulation(NamedTuple):
 SIMULATIONS = (
     Simulation(
         "locks", simulate, 10_000, planted_bugs.BUGS, planted_bugs.__name__,
-        ("gone=revoked", "gone=expired", "gone=cleared", "state=closed", "expired", "cleared", "released", "Busy"),
+        (
+            "gone=revoked", "gone=expired", "gone=cleared", "gone=resumed", "state=closed", "expired", "cleared",
+            "released", "returned  resumed", "Busy", "is not resumed: it is held by",
+        ),
     ),
     Simulation(
         "claims", simulate_claims, 2_000, planted_claim_bugs.BUGS, planted_claim_bugs.__name__,
         (
-            "state=done", "state=closed", "attempts=3", "gone=expired", "gone=cleared", "reason=reset", "Mismatch(",
+            "state=done", "state=closed", "attempts=3", "gone=expired", "gone=cleared", "gone=resumed", "reason=reset",
+            "Mismatch(",
             "(Done(", "(True, Entry(", "(False, Done(", "(False, Entry(", "returned  released", "returned  delayed",
             "returned  replayed", "returned  parked", "returned  lost", "returned  expired",
         ),
@@ -79,7 +83,7 @@ SIMULATIONS = (
         (
             "NoItem(left=inf)", "NoItem(left=0", "LeasedItem(", "attempts=3", "returned  TakenItem(", "returned  None",
             "returned  True", "returned  False", "Amend(", "uncounted=True", "Count(", "Busy(", "queue=parked",
-            "Release(key=line/",
+            "Release(key=line/", "Resume(key=item/",
         ),
     ),
     Simulation(

@@ -316,7 +316,7 @@ def test_meanwhile_others_see_the_old_state_wait_for_the_key_or_give_up(postgres
     key = fresh("meanwhile")
     with (
         Client(postgresql.url, timeout=30) as patient,
-        Client(postgresql.url, timeout=0.3) as hasty,
+        Client(postgresql.url, timeout=3) as hasty,
         postgresql.connect() as connection,
         ThreadPoolExecutor() as threads,
     ):

@@ -93,9 +93,9 @@ class Act:
 class Listing:
     """A list: the path of its route, the field of the answer that has the rows, and the columns of a table of them.
 
-    `more` columns are shown if the table is wide; `times` are shown as times. A column of `inner` is found inside of
-    other fields: (("severity", "alert.severity"),). A cell that would be empty shows the text of `blank`, in which
-    {names} stand for other fields of the row. `none` is said if there are no rows.
+    `more` columns are shown if the table is wide; `times` are shown as times, `shares` as percentages. A column of
+    `inner` is found inside of other fields: (("severity", "alert.severity"),). A cell that would be empty shows the
+    text of `blank`, in which {names} stand for other fields of the row. `none` is said if there are no rows.
     """
 
     path: str
@@ -104,6 +104,7 @@ class Listing:
     columns: tuple[str, ...]
     more: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
+    shares: tuple[str, ...] = ()
     fields: tuple[Field, ...] = ()
     blank: tuple[tuple[str, str], ...] = ()
     inner: tuple[tuple[str, str], ...] = ()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .errors import InvalidInput
+from .functions import plain_function
 from .rules import DAY, Seconds, local_clock, seconds
 
 MAX_BYTES = 64 * 1024 * 1024  # of cached outcomes: 256 of the largest, and more small ones than `size` allows
@@ -26,7 +27,7 @@ class Cache:
             raise InvalidInput(f"a cache's size must be a whole number of entries, at least 1, not {size!r}")
         self.size = size
         self.ttl = seconds("ttl", ttl, least=0.001, most=DAY)
-        self._clock = clock
+        self._clock = plain_function("clock", clock)
         self._ends: OrderedDict[str, float] = OrderedDict()
         self._outcomes: dict[str, tuple[Any, int]] = {}  # by key: the outcome of a claim, and its size in bytes
         self._bytes = 0

@@ -14,7 +14,7 @@ from .breakers.methods import AsyncBreakers, Breakers
 from .cache import Cache
 from .claims.flights import Flights
 from .claims.methods import AsyncClaims, Claims
-from .credentials import Credentials
+from .credentials import Credentials, Logins
 from .dead_letters.methods import AsyncDeadLetterGroups, DeadLetterGroups
 from .drivers.blocking import BlockingDriver
 from .drivers.permitted import Check, permitted
@@ -33,9 +33,9 @@ from .model import Finding
 from .queues.methods import AsyncQueues, Queues
 from .reservations.methods import AsyncReservations, Reservations
 from .resilience.breaker import Breaker
-from .rules import Seconds, seconds
+from .rules import COMPENSATE, Seconds, seconds
 from .schedules.methods import AsyncSchedules, Schedules
-from .stores import AsyncStore, Clock, Store, open_async_store, open_store
+from .stores import AsyncStore, Clock, Store, open_async_store, open_logins, open_store
 from .transactions.methods import AsyncTransactions, Transactions
 from .watermarks.methods import AsyncWatermarks, Watermarks
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import asyncio
 
 T = TypeVar("T")
+S = TypeVar("S")
 OnOutage = Literal["raise", "proceed"]
 _KEEPERS: dict[str, Callable[[Keeper], Flow[None]]] = {"renewing": keep_renewing, "watching": keep_watching}
 
@@ -66,11 +67,21 @@ def default_url() -> str:
     return f"sqlite:///{data_folder() / 'solely.db'}"
 
 
-def _place(url: str | None, credentials: Credentials | None) -> dict[str, Any]:
-    """The store to open: as given, or else as SOLELY_URL and SOLELY_CREDENTIALS name it."""
-    if url is not None:
-        return {"url": url, "credentials": credentials}
-    return {"url": default_url(), "credentials": credentials or os.environ.get("SOLELY_CREDENTIALS")}
+def _opened(
+    opens: Callable[..., S], url: str | None, credentials: Credentials | None, **options: Any
+) -> tuple[S, Logins | None]:
+    """The store that is given, or else as SOLELY_URL and SOLELY_CREDENTIALS name it; and the logins that were made for
+    it, which its client closes."""
+    if url is None:
+        url, credentials = default_url(), credentials or os.environ.get("SOLELY_CREDENTIALS")
+    logins = open_logins(url, credentials)
+    own = None if logins is credentials else logins
+    try:
+        return opens(url, credentials=logins, **options), own
+    except BaseException:
+        if own is not None:
+            own.close()
+        raise
 
 
 def _timeout(timeout: Seconds) -> float:
@@ -124,9 +135,12 @@ class Client(
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
-        limit = _timeout(timeout)
-        self._store = store or open_store(**_place(url, credentials), clock=clock, timeout=limit * ONE_TRY)
-        hook = combine(hooks)
+        limit, hook, proceed = _timeout(timeout), combine(hooks), _proceeds(on_outage)
+        self._logins: Logins | None = None
+        if store is not None:
+            self._store = store
+        else:
+            self._store, self._logins = _opened(open_store, url, credentials, clock=clock, timeout=limit * ONE_TRY)
         self._driver = BlockingDriver(self._store, timeout=limit, hook=hook)
         self._context = Context(
             self._store,
@@ -134,7 +148,7 @@ class Client(
             hook=hook,
             cache=_cache(cache),
             start_keeping=self._start_keeping,
-            proceed=_proceeds(on_outage),
+            proceed=proceed,
             breaker=breaker,
         )
         self._flights = Flights(self._context)
@@ -157,7 +171,10 @@ class Client(
         if not self._driver.closed:
             self._context.keeper.close()
             self._driver.close(self._context.closing())
+            self._context.callbacks.close(COMPENSATE)
             self._store.close()
+            if self._logins is not None:
+                self._logins.close()
 
     def __enter__(self) -> Self:
         return self
@@ -230,9 +247,14 @@ class AsyncClient(
     ) -> None:
         from .drivers.aio import AsyncDriver  # here, as threads do not need asyncio, which takes long to import
 
-        limit = _timeout(timeout)
-        self._store = store or open_async_store(**_place(url, credentials), clock=clock, timeout=limit * ONE_TRY)
-        hook = combine(hooks)
+        limit, hook, proceed = _timeout(timeout), combine(hooks), _proceeds(on_outage)
+        self._logins: Logins | None = None
+        if store is not None:
+            self._store = store
+        else:
+            self._store, self._logins = _opened(
+                open_async_store, url, credentials, clock=clock, timeout=limit * ONE_TRY
+            )
         self._driver = AsyncDriver(self._store, timeout=limit, hook=hook)
         self._context = Context(
             self._store,
@@ -241,7 +263,7 @@ class AsyncClient(
             cache=_cache(cache),
             start_keeping=self._start_keeping,
             caller=self._driver.current_task,
-            proceed=_proceeds(on_outage),
+            proceed=proceed,
             breaker=breaker,
         )
         self._flights = Flights(self._context)
@@ -276,6 +298,8 @@ class AsyncClient(
             keeper.cancel()
         await asyncio.gather(*self._keepers.values(), return_exceptions=True)
         await self._store.close()
+        if self._logins is not None:
+            await asyncio.to_thread(self._logins.close)  # may wait for a request to the provider
 
     async def __aenter__(self) -> Self:
         return self

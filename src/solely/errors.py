@@ -40,6 +40,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 E = TypeVar("E", bound="SolelyError")
+X = TypeVar("X", bound=Exception)
 
 
 class SolelyError(Exception):
@@ -98,7 +99,7 @@ class BreakerOpen(Refused):
 class UnknownReservation(Refused):
     """The reservation id is unknown: it was released or cleared, or its hold expired long ago.
 
-    `how` is expired or cleared; "" if the store does not remember how it ended.
+    `how` is expired, cleared or resumed; "" if the store does not remember how it ended.
     """
 
     how = ""
@@ -127,7 +128,8 @@ class WorkFailed(SolelyError):
 
 
 class LeaseLost(SolelyError):
-    """The lease ended (expired, cleared, lost by its store, or by max_hold) while its holder relied on it."""
+    """The lease ended (expired, cleared, resumed by another, lost by its store, or by max_hold) while its holder
+    relied on it."""
 
 
 class StaleFence(SolelyError):
@@ -220,3 +222,12 @@ def first_error(kind: type[E], replies: Sequence[object]) -> E | None:
     if not any(issubclass(each, kind) for each in set(map(type, replies))):
         return None
     return next(reply for reply in replies if isinstance(reply, kind))
+
+
+def copied(error: X) -> X:
+    """The same error for one more caller, so that their tracebacks do not mix."""
+    if not isinstance(error, StoreError):
+        return error
+    copy = type(error)(str(error), key=error.key, holder=error.holder, left=error.left)
+    copy.__cause__ = error.__cause__
+    return copy

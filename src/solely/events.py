@@ -5,12 +5,14 @@ A client without a hook builds no events. An error in a hook is logged and never
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Protocol
 
-log = logging.getLogger("solely")
+from .functions import finished, plain_function
+from .logs import get_logger
+
+log = get_logger()
 
 
 # Comparison and repr are written once, in Event: those of 23 dataclasses would take half the time of this import.
@@ -45,6 +47,15 @@ class Acquired(Event):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Resumed(Event):
+    """A hold with the fence `before` was taken over by its token: another holder has the key, for `left` seconds."""
+
+    fence: int
+    before: int
+    left: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Contended(Event):
     """An acquire was refused at the end of its wait; `holder` is who has the key."""
 
@@ -62,7 +73,8 @@ class Renewed(Event):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Lost(Event):
-    """A lease ended while it was held; `how` is expired, cleared, lost (by the store), max_hold or forked."""
+    """A lease ended while it was held; `how` is expired, cleared, resumed, lost (by the store), max_hold or
+    forked."""
 
     fence: int
     how: str
@@ -223,14 +235,14 @@ class Hook(Protocol):
 
 def combine(hooks: Iterable[Hook]) -> Hook | None:
     """One hook that calls all of them and never raises; None if there are none, so that no events are built."""
-    every = tuple(hooks)
+    every = tuple(plain_function("a hook", hook) for hook in hooks)
     if not every:
         return None
 
     def call_all(event: Event, /) -> None:
         for hook in every:
             try:
-                hook(event)
+                finished("a hook", hook(event))  # type: ignore[func-returns-value]  # of a hook whose kind is unknown
             except Exception:
                 facts = {"event": type(event).__name__}
                 log.exception("hook_failed: a hook raised on the event %(event)s", facts, extra=facts)

@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import time
 from typing import Any, NamedTuple
 
@@ -20,7 +20,11 @@ _PURPOSE_CHARS = 200  # a purpose is a phrase; with host and pid it stays well w
 
 
 _HOST_CHARS = 64  # as many as Linux allows in the name of a host
+_TIME_DIGITS = 10  # of the seconds since 1970, until the year 2286
 _CALLERS = 1_000  # callers whose form is cached: some hundred processes call one service
+
+
+Signer = Callable[[], str]  # writes the info of a hold that is requested now
 
 
 class OnBehalf(NamedTuple):
@@ -62,31 +66,56 @@ class Signature:
         self._head = f'{{"host":{json.dumps(socket.gethostname()[:_HOST_CHARS])},"pid":{os.getpid()},"since":'
 
     def info(self, purpose: str = "", details: Mapping[str, str] | None = None) -> str:
-        """The info of a hold requested now; a purpose that does not fit into MAX_INFO_BYTES is left out, as it is for
-        people. Raises InvalidInput if the details do not fit, or if either has a wrong type."""
+        """The info of a hold requested now; see `signer`."""
+        return self.signer(purpose, details)()
+
+    def signer(self, purpose: str = "", details: Mapping[str, str] | None = None) -> Signer:
+        """Returns what writes the info of a hold that is requested when it is called: a caller that waits calls it for
+        each request, so that `since` is when the key was granted.
+
+        A purpose that does not fit into MAX_INFO_BYTES is left out, as it is for people. Raises InvalidInput if the
+        details do not fit, or if either has a wrong type.
+        """
         caller = ON_BEHALF.get()
         if caller is not None and caller.holds:
-            if purpose == "" and not details:
-                return f"{_head(caller)}{int(time())}}}"
-            return self._info(_head(caller), purpose, details)
+            return partial(_signed, _head(caller), _tail(_head(caller), purpose, details))
         if purpose == "" and (details is None or details == {}):
-            now = int(time())
-            if now != self._second:
-                self._plain = f"{self._head}{now}}}"
-                self._second = now  # after _plain: another thread may read in between
-            return self._plain
-        return self._info(self._head, purpose, details)
+            return self._unadorned
+        return partial(_signed, self._head, _tail(self._head, purpose, details))
 
-    def _info(self, who: str, purpose: str, details: Mapping[str, str] | None) -> str:
-        if not isinstance(purpose, str):
-            raise InvalidInput(f"a purpose must be a str, not {type(purpose).__name__}: {purpose!r:.80}")
-        head = f"{who}{int(time())}{_encoded_details(details)}"
-        text = f'{head},"purpose":{json.dumps(purpose[:_PURPOSE_CHARS])}}}' if purpose else f"{head}}}"
-        if len(text) <= MAX_INFO_BYTES:
-            return text
-        if not purpose:
-            raise InvalidInput(f"the details take {len(text)} bytes with host and pid; the maximum is {MAX_INFO_BYTES}")
-        return self._info(who, "", details)
+    def taking_over(self, info: str) -> str:
+        """The info of a hold that is taken over now from the holder with this info: with its purpose and details."""
+        try:
+            return self.info(purpose_of(info), details_of(info))
+        except InvalidInput:  # the name of this host is longer
+            return self.info(purpose_of(info))
+
+    def _unadorned(self) -> str:
+        now = int(time())
+        if now != self._second:
+            self._plain = f"{self._head}{now}}}"
+            self._second = now  # after _plain: another thread may read in between
+        return self._plain
+
+
+def _signed(head: str, tail: str) -> str:
+    return f"{head}{int(time())}{tail}"
+
+
+def _tail(head: str, purpose: str, details: Mapping[str, str] | None) -> str:
+    """What follows the time in the info."""
+    if purpose == "" and details is None:  # the usual case
+        return "}"
+    if not isinstance(purpose, str):
+        raise InvalidInput(f"a purpose must be a str, not {type(purpose).__name__}: {purpose!r:.80}")
+    encoded = _encoded_details(details)
+    tail = f'{encoded},"purpose":{json.dumps(purpose[:_PURPOSE_CHARS])}}}' if purpose else f"{encoded}}}"
+    size = len(head) + _TIME_DIGITS + len(tail)
+    if size <= MAX_INFO_BYTES:
+        return tail
+    if not purpose:
+        raise InvalidInput(f"the details take {size} bytes with host and pid; the maximum is {MAX_INFO_BYTES}")
+    return _tail(head, "", details)
 
 
 def _encoded_details(details: object) -> str:

@@ -28,6 +28,7 @@ from .ops import (
     Read,
     Release,
     Renew,
+    Resume,
     Return,
     Take,
     Unhit,
@@ -46,6 +47,7 @@ class Kind(NamedTuple):
 
 
 _LEASE = (Acquire, Renew, Release)
+_TOKEN = (*_LEASE, Resume)  # of which a holder may hand over the token
 _BASE = (Read, Clear)  # for every kind of entry: it can be read and, by an admin, removed
 _WORK = (Push, Take, Ack, Return)
 _COUNT = (Hit, Unhit)  # hits are not entries: a store counts them, and returns the count only to a Hit
@@ -53,10 +55,10 @@ _NOTHING = "nothing (no bytes)"
 _RUN = "17 digits, a space, JSON of a schedule's last run"
 
 KINDS: dict[str, Kind] = {
-    "lock": Kind((*_LEASE, *_BASE)),
+    "lock": Kind((*_TOKEN, *_BASE)),
     "mark": Kind((Mark, Release, *_BASE)),
-    "claim": Kind((*_LEASE, Finish, *_BASE), values.check, "b and bytes, j and JSON, t and text, or f and a failure"),
-    "reservation": Kind((*_LEASE, Finish, *_BASE), formats.read_nothing, _NOTHING),
+    "claim": Kind((*_TOKEN, Finish, *_BASE), values.check, "b and bytes, j and JSON, t and text, or f and a failure"),
+    "reservation": Kind((*_TOKEN, Finish, *_BASE), formats.read_nothing, _NOTHING),
     "sent": Kind((Acquire, Finish, *_BASE), formats.read_sent, 'JSON of {"sent": int, "last": ISO 8601, "fence": int}'),
     "limit": Kind(_COUNT),
     "limited": Kind((*_LEASE, *_BASE)),  # held while a limit refuses calls: a note for people
@@ -69,7 +71,7 @@ KINDS: dict[str, Kind] = {
     "fence": Kind((Advance, *_BASE), formats.read_fence, "19 digits"),
     "tick": Kind((*_LEASE, Finish, *_BASE), formats.read_run, _RUN),  # of a schedule: held while it runs
     "schedule": Kind((Advance, *_BASE), formats.read_run, _RUN),
-    "item": Kind((Renew, *_BASE)),  # of a queue: its other ops are in QUEUES
+    "item": Kind((Renew, Resume, *_BASE)),  # of a queue: its other ops are in QUEUES
     "line": Kind((Release, *_BASE)),  # of clients that wait for an item of a queue: a Take joins it
     "letter": Kind((Advance, *_BASE), formats.read_failure, "fence, attempts and JSON of a letter's last failure"),
     "replay": Kind((*_LEASE, *_BASE)),  # held while a letter without a key is replayed

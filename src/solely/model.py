@@ -21,10 +21,12 @@ FREE, HELD, DONE, CLOSED = State  # for frequent comparisons: on Python 3.11 Sta
 
 
 class Gone(StrEnum):
-    """How an owner lost the key. Remembered for 60 s, as long as a copy of a request may still be in flight."""
+    """How an owner lost the key. Remembered for 60 s, as long as a copy of a request may still be in flight; RESUMED
+    for 60 s beyond the ttl of the hold that was handed over, as its former holder may speak until then."""
 
     EXPIRED = "expired"  # its ttl was over
     CLEARED = "cleared"  # an admin removed it
+    RESUMED = "resumed"  # another owner took it over by its token
     REVOKED = "revoked"  # its own release forbade it to acquire again
 
 
@@ -34,6 +36,7 @@ class Released(StrEnum):
     RELEASED = "released"  # by this call or by an earlier copy of it
     EXPIRED = "expired"  # the ttl was over before: another owner may have held the key since
     CLEARED = "cleared"  # an admin had removed it
+    RESUMED = "resumed"  # another process had taken it over by its token, and may still hold it
     LOST = "lost"  # the store no longer had it (flushed, restarted, failed over): another owner may have held the key
     UNKNOWN = "unknown"  # released so late that the store no longer remembers
     ABSENT = "absent"  # only from a store to a flow: nothing of this owner is there; released before, or lost

@@ -33,24 +33,43 @@ def part_of(text: str) -> str:
 
 def owner_of(key: str) -> str:
     """The application that owns the stored key, of any kind; "" if it is not reserved."""
+    return owner_of_name(reserved_name_of(key))
+
+
+def reserved_name_of(key: str) -> str:
+    """The reserved name in the stored key, of any kind; "" if it has none."""
     kind, _, name = key.partition("/")
     if kind == "replay":  # followed by the key of a dead letter
-        return owner_of(name)
+        return reserved_name_of(name)
     if kind in ("item", "line", "letter"):
-        return owner_of_queue(unquote(name.partition("/")[0]))
-    return _owner(name) if name.startswith(RESERVED) else ""  # without another call in the usual case
+        return _reserved_queue(unquote(name.partition("/")[0]))
+    return name if name.startswith(RESERVED) else ""
+
+
+def owner_of_name(name: str) -> str:
+    """The application that owns the reserved name; "" if it is empty."""
+    if name == AUDIT:
+        return AUDIT
+    return name[1:].partition("/")[0] or RESERVED if name else ""
 
 
 def owner_of_queue(queue: str) -> str:
     """The application that owns this stored queue name; "" if it is not reserved."""
-    return AUDIT if queue == AUDIT else _owner(queue) or _owner(queue.partition(":")[2])  # after `queue:` or `dead:`
+    return owner_of_name(_reserved_queue(queue))
+
+
+def _reserved_queue(queue: str) -> str:
+    """The reserved name of this stored queue; "" if it has none."""
+    name = queue if queue.startswith(RESERVED) else queue.partition(":")[2]  # after `queue:` or `dead:`
+    return AUDIT if queue == AUDIT else name if name.startswith(RESERVED) else ""
 
 
 def owner_of_op(op: Op) -> str:
     """The application that owns the op's key or queue; "" if it is not reserved."""
+    return owner_of_name(reserved_name_of_op(op))
+
+
+def reserved_name_of_op(op: Op) -> str:
+    """The reserved name in the op's key or queue; "" if it has none."""
     queue: str | None = getattr(op, "queue", None)
-    return owner_of(op.key) if queue is None else owner_of_queue(queue)  # type: ignore[union-attr]
-
-
-def _owner(name: str) -> str:
-    return name[1:].partition("/")[0] or RESERVED if name.startswith(RESERVED) else ""
+    return reserved_name_of(op.key) if queue is None else _reserved_queue(queue)  # type: ignore[union-attr]

@@ -34,6 +34,19 @@ class Renew(NamedTuple):
     ttl: float
 
 
+class Resume(NamedTuple):
+    """→ Entry, with the value of an item: with `successor` as its owner if `owner` held it, else the other entry. From
+    then on `owner` is gone (RESUMED), and the hold has a new ttl, the next fence and this info; an item keeps its fence
+    and has no info. A repeat returns the same fence and does not extend the hold; a successor that lost the key is
+    refused for good."""
+
+    key: str
+    owner: str
+    successor: str
+    ttl: float
+    info: str = ""
+
+
 class Finish(NamedTuple):
     """→ Entry: done, with this owner (accepted from the last owner until another takes the key), or the other entry."""
 
@@ -126,8 +139,9 @@ class Take(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """→ bool: True if the item is removed (also when repeated); False if another owner has it, if the store lost it
-    (its data is younger than the item's `fence`), or if a later item has its id, which a late copy of the Take took."""
+    """→ bool: True if the item is removed (also when repeated); False if another owner has it, or resumed and removed
+    it, if the store lost it (its data is younger than the item's `fence`), or if a later item has its id, which a late
+    copy of the Take took."""
 
     queue: str
     id: str
@@ -161,14 +175,14 @@ class Count(NamedTuple):
     queue: str
 
 
-EntryOp = Acquire | Renew | Finish | Release | Mark | Read | Clear | Advance
+EntryOp = Acquire | Renew | Resume | Finish | Release | Mark | Read | Clear | Advance
 QueueOp = Push | Take | Ack | Return | Amend | Count
 Op = EntryOp | Hit | Unhit | QueueOp
 Reply = Entry | Released | Allowance | LeasedItem | NoItem | bool | int | None
 
 OPS: tuple[type, ...] = (
     Acquire, Release, Mark, Renew, Read, Finish, Clear, Hit, Unhit, Advance, Push, Take, Ack, Return,
-    Amend, Count,
+    Amend, Count, Resume,
 )  # fmt: skip
 
 # make(Acquire, (key, …)), with all fields, saves a hot flow the call frame of the NamedTuple's constructor.

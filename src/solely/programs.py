@@ -7,20 +7,26 @@ import contextlib
 import errno
 import os
 import signal
+import subprocess
+import sys
 import tempfile
-from asyncio.subprocess import DEVNULL, Process
+import threading
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO
+from subprocess import DEVNULL
+from typing import IO, Any
 
+from . import process_groups
 from .errors import InvalidInput
+from .process_groups import GRACE, ProcessGroup
 
+SHELL = "/bin/sh"  # runs a command that is one text, as cron does
 MAX_OUTPUT = 64 << 10  # bytes of each of its outputs by default: more than a person reads
 DRAIN = 0.1  # seconds for its output to arrive after it exited; its children may keep the pipes open forever
 PORTION = 64 << 10  # bytes that are read at once: what a pipe of Linux holds
-GRACE = 1.0  # seconds between SIGTERM and SIGKILL
 # What programs commonly need, and what is no secret.
 SAFE_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+_OF_PYTHON = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG")  # what an interpreter may need to start
 # Errors of an overloaded machine, or of a program that is just being replaced.
 _TEMPORARY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ETXTBSY})
 
@@ -39,7 +45,10 @@ class Program:
 
     Its environment has the variables of `inherit` that this process has, and then those of `environment`. `timeout` in
     seconds; None is no limit, for callers with a timeout of their own. Of standard output the first `max_output` bytes
-    are kept, of standard error the last. `discard_stdout` for a program whose children may write after it ended.
+    are kept, of standard error the last. `discard_stdout` for a program whose children may write after it ended;
+    `stdout`, a descriptor of ours, gets it as it comes, and none of it is kept.
+    `files` are descriptors of ours that it inherits, under the same numbers. `guarded` for one that must not outlive
+    this process: if this is killed, its process group is ended, within two seconds.
     """
 
     argv: tuple[str, ...]
@@ -50,6 +59,9 @@ class Program:
     cwd: str | None = None
     inherit: Collection[str] = field(default=SAFE_VARIABLES, repr=False)
     discard_stdout: bool = False
+    stdout: int | None = None
+    files: Collection[int] = ()
+    guarded: bool = False
 
     def __post_init__(self) -> None:
         if not self.argv or not self.argv[0]:
@@ -95,23 +107,92 @@ async def run(program: Program) -> Ended:
     """
     try:
         async with _kept_output(program.max_output) as out, _kept_output(program.max_output, tail=True) as err:
-            with _file_of(program.stdin) as given:  # a pipe could fill, or break when the program does not read
-                process = await asyncio.create_subprocess_exec(
-                    *program.argv,
-                    stdin=given,
-                    stdout=DEVNULL if program.discard_stdout else out.pipe,
-                    stderr=err.pipe,
-                    env=_environment(program),
-                    cwd=program.cwd,
-                    start_new_session=True,
-                )
-            return await _ended(process, program.timeout, out, err)
+            with _started(program, out, err) as process:
+                return await _ended(process, program.timeout, out, err)
     except OSError as error:
         text = f"{program.argv[0]} cannot be run: {error.strerror}"
         raise NotStarted(text, permanent=error.errno not in _TEMPORARY) from None
 
 
-async def _ended(process: Process, timeout: float | None, out: _Output, err: _Output) -> Ended:
+@contextlib.contextmanager
+def _started(program: Program, out: _Output, err: _Output) -> Iterator[_Process]:
+    shown = out.pipe if program.stdout is None else program.stdout
+    to: Any = {"stdout": DEVNULL if program.discard_stdout else shown, "stderr": err.pipe, "cwd": program.cwd}
+    with _file_of(program.stdin) as given:  # a pipe could fill, or break when the program does not read
+        if program.guarded:
+            with _guarded(program, stdin=given, **to) as process:
+                yield process
+        else:
+            yield _Process(program.argv, stdin=given, env=_environment(program), pass_fds=program.files, **to)
+
+
+class _Process:
+    """A process that was started. Not asyncio's: with uvloop that one calls what is registered for forks, and there the
+    SQLite store closes its connections: the event loop would wait for every call in progress."""
+
+    def __init__(self, argv: tuple[str, ...], **options: Any) -> None:
+        self._process = subprocess.Popen(argv, **options, start_new_session=True)
+        self._loop = asyncio.get_running_loop()
+        self._exited: asyncio.Future[int] = self._loop.create_future()
+        try:
+            threading.Thread(target=self._watch, name="solely-program", daemon=True).start()
+        except RuntimeError:  # the machine has no thread left
+            self._process.kill()
+            self._process.wait()
+            raise OSError(errno.EAGAIN, "no thread can be started") from None
+
+    async def wait(self) -> int:
+        """Its exit code, or minus the signal that ended it, once it has ended."""
+        return await asyncio.shield(self._exited)
+
+    async def terminate(self) -> None:
+        """Ends its process group: within the grace by itself, or else by force."""
+        group = ProcessGroup(self._process.pid)
+        for number in (signal.SIGTERM, signal.SIGKILL):  # SIGKILL also if it exited: its children may ignore SIGTERM
+            group.send(number)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.wait(), GRACE)
+
+    def _watch(self) -> None:
+        code = self._process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
+            self._loop.call_soon_threadsafe(self._exited.set_result, code)
+
+
+class _Guarded(_Process):
+    """A program that a small process starts, watches and ends (`process_groups`), which outlives this one if that is
+    killed. While our end of the `line` is open, the program may run."""
+
+    def __init__(self, argv: tuple[str, ...], line: IO[bytes], **options: Any) -> None:
+        super().__init__(argv, **options)
+        self._line = line
+
+    async def terminate(self) -> None:
+        """Has the guard end the process group: within the grace by itself, or else by force."""
+        self._line.close()
+        await self.wait()
+
+
+@contextlib.contextmanager
+def _guarded(program: Program, **options: Any) -> Iterator[_Guarded]:
+    """The program; OSError at the end of the block if it could not be started."""
+    variables = (f"{name}={value}" for name, value in _environment(program).items())
+    ends = os.pipe()
+    with os.fdopen(ends[0], "rb", 0) as line, os.fdopen(ends[1], "wb", 0) as ours, tempfile.TemporaryFile() as given:
+        given.write(b"\0".join(map(os.fsencode, variables)))  # in no argument: there may be secrets
+        given.flush()
+        files = (line.fileno(), given.fileno())
+        argv = (sys.executable, "-I", "-S", process_groups.__file__, *map(str, files), *program.argv)
+        inherited = {name: os.environ[name] for name in _OF_PYTHON if name in os.environ}
+        process = _Guarded(argv, ours, env=inherited, pass_fds=(*files, *program.files), **options)
+        line.close()
+        yield process
+        given.seek(0)
+        if number := given.read():
+            raise OSError(int(number), os.strerror(int(number)))
+
+
+async def _ended(process: _Process, timeout: float | None, out: _Output, err: _Output) -> Ended:
     timed_out = False
     try:
         async with asyncio.timeout(timeout):
@@ -119,29 +200,21 @@ async def _ended(process: Process, timeout: float | None, out: _Output, err: _Ou
     except TimeoutError:
         timed_out = True
     await asyncio.gather(out.drained(), err.drained())
-    code = process.returncode
-    killed = _signal_name(-code) if code is not None and code < 0 else ""
+    code = await process.wait()
+    killed = _signal_name(-code) if code < 0 else ""
     return Ended(None if killed else code, killed, out.kept, err.kept, timed_out, out.complete)
 
 
-async def _exited(process: Process) -> None:
+async def _exited(process: _Process) -> None:
     """Waits until it exits. On cancellation, also by the timeout, ends its process group."""
     try:
         await process.wait()
     except asyncio.CancelledError:
-        ending = asyncio.ensure_future(_terminate(process))
+        ending = asyncio.ensure_future(process.terminate())
         while not ending.done():  # a second cancellation waits as well, for a bounded time
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(ending)
         raise
-
-
-async def _terminate(process: Process) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):  # SIGKILL also if it exited: its children may ignore SIGTERM
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: PermissionError for a group of zombies
-            os.killpg(process.pid, number)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), GRACE)
 
 
 def _environment(program: Program) -> dict[str, str]:

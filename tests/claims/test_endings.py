@@ -59,14 +59,14 @@ async def test_a_result_after_the_failure_is_superseded(once: Any, other: Any, p
 async def test_who_goes_on_with_a_token_is_told_the_same(once: Any, other: Any) -> None:
     """As over HTTP, where every call has but the token."""
     token = inner(await once.claim("a")).hand_over()
-    assert (await resumed(other, token).publish(1)).published
-    assert await resumed(other, token).publish(2) == Publication(False, 1, superseded=True)
-    assert await resumed(other, token).fail(ValueError()) is Failing.LOST
-    assert (await resumed(other, token).publish(1)).published
+    assert (await claim_of(other, token).publish(1)).published
+    assert await claim_of(other, token).publish(2) == Publication(False, 1, superseded=True)
+    assert await claim_of(other, token).fail(ValueError()) is Failing.LOST
+    assert (await claim_of(other, token).publish(1)).published
 
 
-def resumed(client: Any, token: str) -> Any:
-    claim = inner(client).resume_claim(token, policy=POLICIES["replay"])
+def claim_of(client: Any, token: str) -> Any:
+    claim = inner(client).claim_of(token, policy=POLICIES["replay"])
     return type(client)(claim) if client is not inner(client) else claim
 
 

@@ -9,9 +9,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import solely
 from solely import AsyncClient, Client, State, events
+from solely.claims.arguments import KeyTemplate
 from tests.claims.modes import PROMPT, Peek, guarded
 from tests.conftest import PATIENT
 
@@ -201,3 +204,36 @@ async def test_work_that_hangs_loses_its_claim_after_max_hold(open_client: Calla
     charge: Callable[[int], Any] = once.idempotent(**terms)(awaited) if in_asyncio else blocking
     assert await asyncio.wait_for(charge(1), PATIENT)
     assert lost == [("claim/charge:1", "max_hold")]
+
+
+@pytest.mark.parametrize(
+    ("key", "one", "another"),
+    [
+        ("{a}:{b}", ("x:y", "z"), ("x", "y:z")),
+        ("{a}{b}", ("x", "yz"), ("xy", "z")),
+        ("k{a}--{b}", ("x--y", "z"), ("x", "y--z")),
+        ("{a}%{b}", ("x%y", "z"), ("x", "25y%z")),
+    ],
+)
+async def test_different_arguments_never_share_a_result(once: Any, key: str, one: Any, another: Any) -> None:
+    join = guarded(once, lambda a, b: [a, b], key=key)
+    assert await join(*one) == list(one)
+    assert await join(*another) == list(another)
+    assert await join(*one) == list(one)
+
+
+@given(
+    st.lists(st.sampled_from(["", ":", "%", "--", "%/", "~", "a", "{{"]), min_size=3, max_size=3),
+    st.lists(st.tuples(*[st.text("a:-%/~2535", max_size=4)] * 2), min_size=2, max_size=2),
+)
+def test_keys_are_the_same_only_for_the_same_arguments(literals: list[str], calls: list[tuple[str, str]]) -> None:
+    template = KeyTemplate(f"{literals[0]}{{a}}{literals[1]}{{b}}{literals[2]}")
+    one, another = (template.format({"a": a, "b": b}) for a, b in calls)
+    assert (one == another) is (calls[0] == calls[1])
+
+
+def test_keys_of_plain_arguments_are_as_str_format_writes_them() -> None:
+    for text in ("constant", "a{{b}}", "charge:{a}", "{a!r:>5}|{b:03}", "{a}:{b}:{a}"):
+        assert KeyTemplate(text).format({"a": "x", "b": 7}) == text.format(a="x", b=7)
+    assert KeyTemplate("charge:{a}").format({"a": "x:y%z"}) == "charge:x:y%z"  # one field is never ambiguous
+    assert KeyTemplate("{a}:{b}").format({"a": "x", "b": "y:z%"}) == "x:y:z%"  # nor is the last one

@@ -196,17 +196,25 @@ async def test_a_guarded_body(once: Any, observer: Observer, way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 async def test_resume(once: Any, other: Any, observer: Observer, way: str) -> None:
     tokens: dict[str, str] = {}
+    fences: dict[str, int] = {}
 
     async def prepare(key: str) -> Work:
-        tokens[key] = (await other.lock(key, ttl=30)).hand_over()
+        lease = await other.lock(key, ttl=30)
+        tokens[key], fences[key] = lease.hand_over(), lease.fence
         return lambda: once.resume(tokens[key])
 
     def check(key: str, outcome: Any) -> None:
-        assert observer.lock(key).state is State.HELD  # the token still stands for it
+        entry = observer.lock(key)
+        if not is_cancelled(outcome):
+            assert entry.fence == outcome.fence > fences[key]
+            del tokens[key]
+        elif entry.state is State.HELD:  # it was not resumed yet: the token still stands for it
+            assert entry.fence == fences[key]
 
     await at_every_await(way, prepare, check)
     for key, token in tokens.items():
-        await (await once.resume(token)).release()
+        if observer.lock(key).state is State.HELD:
+            await (await once.resume(token)).release()
         _assert_free(observer, key)
 
 

@@ -440,13 +440,23 @@ async def test_a_lease_handed_over_goes_on_elsewhere(once: Any, other: Any, obse
     assert lease.lost_how == "handed over"
     heir = await other.resume(token)
     assert heir.key == "a"
-    assert heir.fence == lease.fence
+    assert heir.fence > lease.fence
     await asyncio.sleep(BEYOND)
     assert not heir.lost
     assert await heir.release() is Released.RELEASED
     assert observer.lock("a").state is State.FREE
     with pytest.raises(solely.Busy):
         await once.resume(token)
+
+
+@concurrently()
+async def test_a_holder_that_did_not_let_go_is_told_at_its_next_renewal(once: Any, other: Any) -> None:
+    told: list[str] = []
+    lease = await once.lock("a", ttl=2 * TTL, on_lost=lambda: told.append("a"))
+    await other.resume(lease.token)
+    await _until(lambda: told == ["a"])
+    assert lease.lost_how == "resumed"
+    assert await lease.release() is Released.RESUMED
 
 
 async def test_a_body_that_handed_over_does_not_release(once: Any, other: Any, observer: Observer) -> None:
@@ -471,12 +481,39 @@ def test_a_lease_is_resumed_in_another_process(shared_url: str, start_worker: Ca
     with Client(shared_url) as once:
         lease = once.lock("a", ttl=5)
         worker.run(f"lease = once.resume({lease.hand_over()!r})")
-        assert worker.run("lease.fence") == lease.fence
+        assert worker.run("lease.fence") > lease.fence
         assert once.try_lock("a") is None
+        with pytest.raises(solely.Busy, match=f"pid {worker.pid}"):
+            once.resume(lease.token)
         assert worker.run("str(lease.release())") == "released"
         assert once.try_lock("a") is not None
         with pytest.raises(WorkerError, match="Busy"):
             worker.run(f"once.resume({lease.token!r})")
+
+
+def test_of_two_processes_that_resume_one_token_at_once_one_has_the_lease(
+    shared_url: str, start_worker: Callable[..., Worker]
+) -> None:
+    workers = [start_worker(shared_url), start_worker(shared_url)]
+    with Client(shared_url) as once:
+        for turn in range(5):
+            lease = once.lock(f"a{turn}", ttl=300)
+            token = lease.hand_over()
+            for worker in workers:
+                worker.tell(f"lease = once.resume({token!r}); [lease.fence, str(lease.release())]")
+            answers = [_answer(worker) for worker in workers]
+            (resumed,) = [answer for answer in answers if not isinstance(answer, WorkerError)]
+            (refused,) = [answer for answer in answers if isinstance(answer, WorkerError)]
+            assert resumed[0] > lease.fence
+            assert resumed[1] == "released"
+            assert refused.kind == "Busy"
+
+
+def _answer(worker: Worker) -> Any:
+    try:
+        return worker.answer()
+    except WorkerError as error:
+        return error
 
 
 async def _can_lock(client: AsyncClient, key: str) -> bool:

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ import pytest
 import solely
 from solely import AsyncClient, Client, Released, State
 from solely.drivers.waiters import Waiters
+from solely.holder import since_of
 from tests.client.concurrently import concurrently
 from tests.client.modes import Observer
+from tests.conftest import PATIENT
 
 PROMPT = 15.0  # seconds: far above any hand-over, half the ttl that a missed wake-up would cost
 
@@ -86,6 +89,38 @@ async def test_a_waiter_of_another_client_gets_the_key_when_it_is_released(
     next_lease = await asyncio.wait_for(waiter, PROMPT)
     assert next_lease.fence > lease.fence
     assert next_lease.waited >= 0.04
+
+
+@pytest.mark.parametrize("waiter_of", ["other", "once", "other, of all or none"])
+async def test_since_is_when_the_holder_got_the_lock_not_when_it_began_to_wait(
+    once: Any, other: Any, observer: Observer, waiter_of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall, looks = [1_800_000_000.0], list[float]()
+
+    def look() -> float:
+        looks.append(wall[0])
+        return wall[0]
+
+    monkeypatch.setattr("solely.holder.time", look)
+    lease = await once.lock("a", ttl=30)
+    client = once if waiter_of == "once" else other
+    several = waiter_of.endswith("none")
+    waits = client.lock_all(["a", "b"], ttl=30, wait=PATIENT) if several else _take(client, "a")
+    waiter = asyncio.ensure_future(_awaited(waits))
+    while not (once._driver.waiters.waiting("lock/a") if client is once else observer.lock("a").waiters):
+        await asyncio.sleep(0.005)
+    wall[0] += 600.0
+    async with asyncio.timeout(PATIENT):
+        while client is not once and looks[-1] != wall[0]:  # else its last request may still be under way
+            await asyncio.sleep(0.005)
+    await lease.release()
+    next_lease = await asyncio.wait_for(waiter, PATIENT)
+    assert since_of(observer.lock("a").info) == datetime.fromtimestamp(wall[0], UTC)
+    await next_lease.release()
+
+
+async def _awaited(pending: Any) -> Any:
+    return await pending
 
 
 @concurrently()

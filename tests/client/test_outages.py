@@ -34,6 +34,13 @@ def _short_undoing(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(driver, "COMPENSATE", UNDOING)
 
 
+@pytest.fixture
+def patient_undoing(_short_undoing: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test in which the undoing succeeds: each try needs a new connection, which takes long on a busy machine."""
+    for driver in (solely.drivers.aio, solely.drivers.blocking):
+        monkeypatch.setattr(driver, "COMPENSATE", 10 * UNDOING)
+
+
 def _refusing(proxy: FaultProxy) -> None:
     proxy.refuse()
     proxy.reset()
@@ -121,7 +128,11 @@ async def test_one_unanswered_try_among_refused_ones_is_told_as_unknown(
 
 @concurrently()
 async def test_what_an_outage_left_unknown_is_free_soon_after(
-    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
+    proxied_url: str,
+    proxy: FaultProxy,
+    open_client: Callable[..., Any],
+    beside: Observer,
+    patient_undoing: None,
 ) -> None:
     """Replies are lost for longer than the timeout, but requests arrive: the undoing does as well."""
     once = open_client(proxied_url, timeout=TIMEOUT)

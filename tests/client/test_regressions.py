@@ -60,6 +60,21 @@ async def test_bug_01_holds_for_try_lock_and_lock_all_as_well(
     assert beside.lock("a").state is beside.lock("b").state is State.FREE
 
 
+@concurrently()
+async def test_reply_of_a_resume_lost_is_the_same_grant_when_repeated(
+    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
+) -> None:
+    once = open_client(proxied_url, timeout=PATIENT)
+    for then in ("hang", "reset", "close"):
+        given = await once.lock("a", ttl=30)
+        fault = proxy.drop_replies(answering=acquires("a"), then=then)
+        lease = await once.resume(given.hand_over())
+        assert fault.hits == 1
+        assert beside.lock("a").fence == lease.fence > given.fence
+        assert await lease.release() is Released.RELEASED
+        assert beside.lock("a").state is State.FREE
+
+
 async def test_bug_01_reply_of_first_lost_is_still_first(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from celery import Celery, states
+from celery import Celery, signals, states
 from celery.contrib.testing.worker import start_worker
 
 import solely
@@ -133,13 +133,18 @@ def test_while_it_runs_no_other_is_queued_and_its_lease_is_held(once: solely.Cli
 
 
 def test_a_message_that_is_delivered_twice_is_executed_once_at_a_time(once: solely.Client) -> None:
-    app, ran, leave = celery(), list[str](), threading.Event()
+    app, ran, leave, refused = celery(), list[str](), threading.Event(), list[str]()
 
     @app.task(shared=False, bind=True, base=unique(once))
     def sync(self: Any) -> None:
         ran.append(self.request.id)
         assert leave.wait(SOON)
 
+    def ended(task_id: str, task: Any, **_: Any) -> None:
+        if task.name == sync.name and not leave.is_set():
+            refused.append(task_id)
+
+    signals.task_postrun.connect(ended)
     sent = sync.delay()
     with app.connection_for_write() as connection:
         queue = connection.SimpleQueue(app.conf.task_default_queue)
@@ -149,8 +154,7 @@ def test_a_message_that_is_delivered_twice_is_executed_once_at_a_time(once: sole
         message.ack()
         queue.close()
     with worker(app):
-        eventually(lambda: ran == [sent.id])
-        time.sleep(0.1)  # the other delivery has its chance
+        eventually(lambda: refused == ran == [sent.id])
         leave.set()
         sent.get(timeout=SOON, interval=0.01)
     assert ran == [sent.id]

@@ -83,6 +83,28 @@ async def test_push_held(once: Any, observer: Observer, way: str) -> None:
     await at_every_await(way, plain(lambda key: once.queue(key).push_held("a", key, ttl=1_000)), check)
 
 
+async def test_resume(once: Any, other: Any, observer: Observer, way: str) -> None:
+    tokens: dict[str, str] = {}
+
+    async def prepare(key: str) -> Work:
+        taken = await other.queue(key).push_held("a", key, ttl=1_000)
+        tokens[key] = taken.hand_over()
+        return lambda: once.queue(key).resume(tokens[key])
+
+    def check(key: str, outcome: Any) -> None:
+        assert item(observer, key).value is not None
+        assert item(observer, key).attempts == 1
+        if not is_cancelled(outcome):
+            assert item(observer, key).state is State.HELD
+            del tokens[key]
+
+    await at_every_await(way, prepare, check)
+    for key, token in tokens.items():  # what was not resumed yet can be; what was, others can take
+        queue = once.queue(key)
+        again = await (queue.resume(token) if item(observer, key).state is State.HELD else queue.take(ttl=1_000))
+        assert await again.ack() is True
+
+
 async def test_ack_and_give_back(once: Any, observer: Observer, way: str) -> None:
     def acked(key: str, outcome: Any) -> None:
         assert is_cancelled(outcome) or outcome is True

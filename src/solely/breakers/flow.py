@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ..errors import Busy, Unreadable
 from ..flow import Ask, Flow
 from ..formats import read_breaker, write_breaker
+from ..holder import Signer
 from ..leases.flow import LeaseTerms, acquire
 from ..leases.hold import Hold
 from ..model import Allowance, Entry, State
@@ -76,7 +77,7 @@ def _advance(name: str, current: BreakerState) -> Flow[None]:
     yield Advance(f"breaker/{name}", write_breaker(*current))
 
 
-def admit(name: str, granted: Callable[[Hold], Hold], info: str) -> Flow[SharedPass]:
+def admit(name: str, granted: Callable[[Hold], Hold], info: Signer) -> Flow[SharedPass]:
     """Admits the call, as the one trial if the breaker is half-open; else raises BreakerOpen."""
     before: BreakerState | None = None
     left: float | None = None

@@ -10,15 +10,17 @@ from typing import Any, Self, TypeVar
 from .. import events
 from ..errors import Interrupted, SolelyError, StoreError
 from ..flow import Flow
+from ..functions import begun, finished, plain_function, work_function
 from ..leases import flow as lock
 from ..leases.context import AsyncRunFlow, Context, RunFlow
 from ..leases.hold import Hold
+from ..logs import get_logger
 from ..resilience.circuit import Circuit, Passes, Rule, verdict
 from ..rules import stored_key
 from . import flow as breaker
 from .flow import SharedPass
 
-log = logging.getLogger("solely")
+log = get_logger()
 T = TypeVar("T")
 
 
@@ -33,7 +35,7 @@ class SharedBreakerBase:
         self._passes = Passes[SharedPass | None]()
 
     def _admitting(self) -> Flow[SharedPass | None]:
-        info = self._context.signature.info(f"trial of breaker {self.name}")
+        info = self._context.signature.signer(f"trial of breaker {self.name}")
         return self._context.or_proceed(
             self._stored, "breaker", breaker.admit(self.name, self._kept, info), lambda: None
         )
@@ -93,8 +95,9 @@ class SharedBreaker(SharedBreakerBase):
 
     def call(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
         """Makes the call and returns its result; raises BreakerOpen if it is not admitted."""
+        plain_function("work", work, "use an AsyncClient")
         with self:
-            return work(*args, **options)
+            return finished("the work", work(*args, **options))
 
     def __enter__(self) -> Self:
         self._passes.enter(self._run(self._admitting()))
@@ -121,8 +124,9 @@ class AsyncSharedBreaker(SharedBreakerBase):
 
     async def call(self, work: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
         """Awaits the call and returns its result; raises BreakerOpen if it is not admitted."""
+        work_function("work", work)
         async with self:
-            return await work(*args, **options)
+            return await begun("the work", work(*args, **options))
 
     async def __aenter__(self) -> Self:
         self._passes.enter(await self._run(self._admitting()))

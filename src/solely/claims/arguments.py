@@ -3,12 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import Parameter, isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
+from inspect import Parameter, signature
+from itertools import chain, count
+from string import Formatter
 from typing import Any
 
 from ..errors import InvalidInput
+from ..functions import coroutine_function, is_coroutine_function, plain_function
 
 Key = str | Callable[..., str]
+
+
+class KeyTemplate:
+    """Formats keys so that different arguments never share one: "{a}:{b}" of ("x:y", "z") and of ("x", "y:z").
+
+    In each field but the last, the character that ends it and the escape character are percent-encoded; all other
+    text is as str.format writes it. Two fields without text between them are separated by `%/`.
+    """
+
+    def __init__(self, text: str) -> None:
+        literals, self._fields = [""], list[str]()
+        for literal, name, spec, conversion in Formatter().parse(text):
+            literals[-1] += literal
+            if name is not None:
+                options = (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
+                self._fields.append(f"{{{name}{options}}}")
+                literals.append("")
+        self._first, *between, self._after = literals if len(literals) > 1 else [text, ""]
+        taken = {separator[:1] for separator in between}
+        self._escape = next(c for c in chain("%~^", map(chr, count(0xA1))) if c not in taken)
+        self._between = [separator or f"{self._escape}/" for separator in between]
+
+    def format(self, arguments: dict[str, Any]) -> str:
+        """The key of these arguments; raises what str.format raises if they do not fit."""
+        if not self._fields:
+            return self._first.format()
+        *values, last = [field.format(**arguments) for field in self._fields]
+        pairs = zip(values, self._between, strict=True)
+        return self._first + "".join(self._ended(*pair) for pair in pairs) + last + self._after
+
+    def _ended(self, value: str, separator: str) -> str:
+        escaped = (self._escape, separator[0])
+        if not any(c in value for c in escaped):  # the usual value
+            return value + separator
+        return "".join(self._code(c) if c in escaped else c for c in value) + separator
+
+    def _code(self, character: str) -> str:
+        return "".join(f"{self._escape}{byte:02X}" for byte in character.encode())
 
 
 class CallArguments:
@@ -18,21 +59,23 @@ class CallArguments:
     """
 
     def __init__(self, work: Callable[..., Any], key: Any, fingerprint: Any, *, awaited: bool) -> None:
-        name = getattr(work, "__qualname__", work)
-        if isgeneratorfunction(work) or isasyncgenfunction(work):
-            raise InvalidInput(f"{name} is a generator: its values are not one result that can be kept")
-        if iscoroutinefunction(work) != awaited:
-            what = (
-                "a coroutine function; use an AsyncClient" if not awaited else "not a coroutine function; use a Client"
-            )
-            raise InvalidInput(f"{name} is {what}")
+        if awaited:
+            coroutine_function("the work", work, "use a Client")
+            if not is_coroutine_function(work):  # a lambda, of which it is not known before it is called
+                raise InvalidInput(f"the work: {work!r:.80} is not a coroutine function; use a Client, or async def")
+        else:
+            plain_function("the work", work, "use an AsyncClient")
         if not callable(key) and (not isinstance(key, str) or not key):
             raise InvalidInput(
                 f"key must be text such as 'charge:{{order.id}}', or a function of the call, not {key!r}"
             )
         if fingerprint is not None and not callable(fingerprint):
             raise InvalidInput(f"fingerprint must be a function of the call, not {fingerprint!r}")
+        for what, function in (("key", key), ("fingerprint", fingerprint)):
+            if callable(function):
+                plain_function(what, function)
         self._key: Key = key
+        self._template = _template(key) if isinstance(key, str) else KeyTemplate("")
         self._fingerprint: Callable[..., Any] | None = fingerprint
         self._signature = signature(work)
         self._places = tuple(self._signature.parameters)
@@ -45,7 +88,7 @@ class CallArguments:
             return self._key(*args, **kwargs)
         arguments = self._arguments(args, kwargs)
         try:
-            return self._key.format(**arguments)
+            return self._template.format(arguments)
         except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
             raise InvalidInput(f"key {self._key!r} does not fit this call: {error!r}") from None
 
@@ -63,3 +106,10 @@ class CallArguments:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return dict(bound.arguments)
+
+
+def _template(key: str) -> KeyTemplate:
+    try:
+        return KeyTemplate(key)
+    except ValueError as error:
+        raise InvalidInput(f"key {key!r} does not fit any call: {error}") from None

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 from .. import events
 from ..errors import InvalidInput, Mismatch, NotKept, WorkFailed
 from ..flow import Flow
+from ..leases import flow as leases
 from ..leases.context import Context
 from ..leases.hold import Hold, Unguarded, longest_hold
-from ..leases.token import read_token
+from ..leases.token import Token, read_token
 from ..model import Entry, State
 from ..rules import Seconds, local_clock, stored_key, ttl_seconds
 from ..values import encode, is_expected
@@ -77,7 +78,7 @@ def claiming(flights: Flights, key: str, digest: str, options: ClaimOptions, mak
 def _claiming(flights: Flights, key: str, digest: str, options: ClaimOptions, make: Make[C]) -> Flow[C]:
     context = flights.context
     try:
-        info, keep = context.signature.info(options.purpose), partial(_keep, context, options)
+        info, keep = context.signature.signer(options.purpose), partial(_keep, context, options)
         result, waited = yield from claim(key, options.terms, flights, digest, info, keep)
     except Mismatch as refusal:
         _mismatched(context, refusal)
@@ -139,14 +140,31 @@ def _unguarded(key: str, options: ClaimOptions, make: Make[C]) -> C:
     return make(key, hold, 0.0, options)
 
 
-def resumed(token: str, options: ClaimOptions, make: Make[C]) -> C:
-    """The claim of the token, assuming that it is still held; raises InvalidInput if the token is not of a claim."""
-    given = read_token(token)
-    if not given.key.startswith("claim/"):
+def claim_token(text: str) -> Token:
+    """The token; raises InvalidInput if it is not that of a claim."""
+    token = read_token(text)
+    if not token.key.startswith("claim/"):
         raise InvalidInput("this is not the token of a claim; give what the claim's hand_over() returned")
-    entry = Entry(given.key, State.HELD, given.fence, given.ttl, fingerprint=given.fingerprint)
-    hold = Hold(given.key, given.owner, given.ttl, entry, local_clock(), True, local_clock)
-    return make(given.key, hold, 0.0, options)
+    return token
+
+
+def resuming(context: Context, token: Token, options: ClaimOptions, make: Make[C]) -> Flow[C]:
+    """The claim of the token, won, and taken over under a new fence; raises Busy if the owner in the token no longer
+    holds it."""
+    hold, entry = yield from leases.resume(token, context.signature.taking_over)
+    if hold is None:
+        raise leases.not_resumed(entry)
+    _keep(context, options, hold)
+    if context.hook is not None:
+        context.hook(events.Resumed(hold.key, hold.fence, token.fence, hold.ttl))
+    return make(token.key, hold, 0.0, options)
+
+
+def of_token(token: Token, options: ClaimOptions, make: Make[C]) -> C:
+    """The claim of the token, assuming that the owner in it still holds it; it is not renewed."""
+    entry = Entry(token.key, State.HELD, token.fence, token.ttl, fingerprint=token.fingerprint)
+    hold = Hold(token.key, token.owner, token.ttl, entry, local_clock(), True, local_clock)
+    return make(token.key, hold, 0.0, options)
 
 
 def resetting(flights: Flights, key: str, expected: Any) -> Flow[bool]:

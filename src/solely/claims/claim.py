@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from ..leases.context import Context
 from ..leases.flow import LeaseTerms
 from ..leases.hold import FORKED, Hold, Missed
 from ..leases.lease import LeaseBase
+from ..logs import get_logger
 from ..model import FREE, Entry, item_key
 from ..ops import Finish, Push
 from ..rules import Seconds, ttl_seconds, wait_seconds
@@ -25,7 +25,7 @@ from .flights import Done, Flights
 from .flow import Result
 from .policy import Failing, Park, Policy
 
-log = logging.getLogger("solely")
+log = get_logger()
 T = TypeVar("T")
 _UNREAD = object()
 NOT_WON = "not won"  # `lost` of a claim that was never held
@@ -122,7 +122,8 @@ class ClaimBase(LeaseBase):
 
     @property
     def token(self) -> str:
-        """The token with which another process can resume a claim that was won (`resume_claim`). A secret."""
+        """The token with which one other process can resume a claim that was won (`resume_claim`), and any process end
+        it (`claim_of`). A secret."""
         self._check_won("hand over")
         return super().token
 

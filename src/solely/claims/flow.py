@@ -8,6 +8,7 @@ from functools import partial
 
 from ..errors import INTERRUPTIONS, Mismatch, SolelyError, is_unanswered
 from ..flow import RUN, Ask, Flow, Join, Run, Wait, WakeAll, replies_or_raise, undo
+from ..holder import Signer
 from ..leases.flow import Here, LeaseTerms, identity, look_again, wait_for_local_holder
 from ..leases.hold import Hold
 from ..model import DONE, FREE, Entry
@@ -18,7 +19,12 @@ Result = Hold | Done | Entry  # won; finished; timed out, with the entry that bl
 
 
 def claim(
-    key: str, terms: LeaseTerms, flights: Flights, fingerprint: str, info: str, won: Callable[[Hold], object] = identity
+    key: str,
+    terms: LeaseTerms,
+    flights: Flights,
+    fingerprint: str,
+    info: Signer,
+    won: Callable[[Hold], object] = identity,
 ) -> Flow[tuple[Result, float]]:
     """The hold if won, the outcome if finished, else the entry that blocked it for all of terms.wait; and the seconds
     waited. Raises Mismatch if it is held or finished under another fingerprint.
@@ -42,7 +48,7 @@ def claim(
         while flight.done is None:
             requested = True
             queued = client if wait else ""
-            entry: Entry = yield make(Acquire, (key, owner, ttl, info, queued, 0.0, fingerprint, False, True))
+            entry: Entry = yield make(Acquire, (key, owner, ttl, info(), queued, 0.0, fingerprint, False, True))
             answered = True
             doubtful, now = run.doubtful, run.now()
             if entry.owner == owner:

@@ -38,7 +38,7 @@ class ClaimInfo(NamedTuple):
 
 def claims(prefix: str, after: str, limit: int) -> Flow[list[ClaimInfo]]:
     """A page of the claims that are held, done or closed."""
-    return [_claim(entry) for entry in (yield from listing("claim", prefix, after, limit))]
+    return (yield from listing("claim", prefix, after, limit, _claim))
 
 
 def outcome_of(entry: Entry) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from ..functions import finished
 from ..leases.context import AsyncMethods, Methods, keys_of
 from ..rules import DAY, Seconds, stored_key
 from .flights import Flights
@@ -107,7 +108,7 @@ class Claims(Methods):
                 if policy is not None:  # it may park the claim
                     claim.payload = arguments.payload(args, kwargs)
                 try:
-                    value = work(*args, **kwargs)
+                    value = finished("the work", work(*args, **kwargs))
                 except BaseException as error:
                     claim.__exit__(type(error), error, None)
                     raise
@@ -118,15 +119,37 @@ class Claims(Methods):
         return guard
 
     def resume_claim(
-        self, token: str, *, keep: Seconds = DAY, wait: Seconds = 5.0, policy: Policy | None = None
+        self,
+        token: str,
+        *,
+        wait: Seconds = 5.0,
+        keep: Seconds = DAY,
+        renew: bool = True,
+        max_hold: Seconds | None = None,
+        policy: Policy | None = None,
     ) -> Claim:
-        """A claim that another process won and handed over, to publish or fail it; sends nothing yet.
+        """Takes over a claim that another process won and handed over, under a new fence and with its ttl from now;
+        raises Busy, which names the holder, if it was resumed before or is no longer held.
 
-        If another caller has taken it over by then, `publish` returns that it was superseded.
+        The token is void from then on. A holder that handed it out and did not let go loses the claim (`resumed`).
         """
-        from .calls import claim_options, resumed
+        from .calls import claim_options, claim_token, resuming
 
-        return resumed(token, claim_options(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
+        given = claim_token(token)
+        options = claim_options(self._context, given.ttl, wait, keep, policy, "", renew, max_hold)
+        return self._run(resuming(self._context, given, options, self._claimed))
+
+    def claim_of(self, token: str, *, keep: Seconds = DAY, wait: Seconds = 5.0, policy: Policy | None = None) -> Claim:
+        """The claim of this token, to publish, fail or release it in the name of its holder; sends nothing yet, and
+        does not renew it.
+
+        Every process that has the token can do that, without being told apart: to run the work, `resume_claim`. If
+        another caller has the claim by then, `publish` returns that it was superseded.
+        """
+        from .calls import claim_options, claim_token, of_token
+
+        given = claim_token(token)
+        return of_token(given, claim_options(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
 
     def claims(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[ClaimInfo]:
         """The claims, held, done or closed, whose key starts with `prefix` and follows `after`, in key order."""
@@ -250,16 +273,40 @@ class AsyncClaims(AsyncMethods):
 
         return guard
 
-    def resume_claim(
+    async def resume_claim(
+        self,
+        token: str,
+        *,
+        wait: Seconds = 5.0,
+        keep: Seconds = DAY,
+        renew: bool = True,
+        max_hold: Seconds | None = None,
+        policy: Policy | None = None,
+    ) -> AsyncClaim:
+        """Takes over a claim that another process won and handed over, under a new fence and with its ttl from now;
+        raises Busy, which names the holder, if it was resumed before or is no longer held.
+
+        The token is void from then on. A holder that handed it out and did not let go loses the claim (`resumed`).
+        """
+        from .calls import claim_options, claim_token, resuming
+
+        given = claim_token(token)
+        options = claim_options(self._context, given.ttl, wait, keep, policy, "", renew, max_hold)
+        return await self._run(resuming(self._context, given, options, self._claimed))
+
+    def claim_of(
         self, token: str, *, keep: Seconds = DAY, wait: Seconds = 5.0, policy: Policy | None = None
     ) -> AsyncClaim:
-        """A claim that another process won and handed over, to publish or fail it; sends nothing yet.
+        """The claim of this token, to publish, fail or release it in the name of its holder; sends nothing yet, and
+        does not renew it.
 
-        If another caller has taken it over by then, `publish` returns that it was superseded.
+        Every process that has the token can do that, without being told apart: to run the work, `resume_claim`. If
+        another caller has the claim by then, `publish` returns that it was superseded.
         """
-        from .calls import claim_options, resumed
+        from .calls import claim_options, claim_token, of_token
 
-        return resumed(token, claim_options(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
+        given = claim_token(token)
+        return of_token(given, claim_options(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
 
     async def claims(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[ClaimInfo]:
         """The claims, held, done or closed, whose key starts with `prefix` and follows `after`, in key order."""

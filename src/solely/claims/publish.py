@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ..errors import Interrupted, Mismatch, StoreError, StoreUnavailable
 from ..flow import NOW, Flow, undo
+from ..holder import Signer
 from ..leases.flow import LeaseTerms, release
 from ..leases.hold import ELSEWHERE, PUBLISHED, Hold
 from ..model import DONE, FREE, RELEASED, Entry, Gone, Released
@@ -51,7 +52,7 @@ def finish(hold: Hold, kept: bytes, keep: float, flights: Flights) -> Flow[Entry
 
 
 def publish(
-    hold: Hold, kept: bytes, keep: float, terms: LeaseTerms, flights: Flights, info: Callable[[], str]
+    hold: Hold, kept: bytes, keep: float, terms: LeaseTerms, flights: Flights, info: Signer
 ) -> Flow[tuple[bool, Done | Entry]]:
     """(True, _) if this outcome is published; else (False, the other outcome), after a wait of at most terms.wait.
 
@@ -68,7 +69,7 @@ def publish(
         refuse_other(hold.key, hold.fingerprint, entry.fingerprint)
         if entry.state is DONE:
             return False, _done(entry)
-        result, _ = yield from claim(hold.key, terms, flights, hold.fingerprint, info())
+        result, _ = yield from claim(hold.key, terms, flights, hold.fingerprint, info)
     except Mismatch:  # the key now has another payload: there is no outcome to return
         return False, entry._replace(state=FREE)
     if not isinstance(result, Hold):

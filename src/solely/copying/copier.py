@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from ..drivers.retrying import pause
 from ..errors import InvalidInput, StoreError, StoreFailed, StoreUnavailable
+from ..functions import plain_function
 from ..holder import describe
 from ..model import Entry
 from ..ops import MAX_BATCH, MAX_BATCH_BYTES, Op, Reply
@@ -40,7 +41,7 @@ def copy_stores(
     clock: Callable[[], float] = local_clock,
 ) -> CopyReport:
     """`copy` between two open stores, which stay open. `clock` measures how long entries are in transit."""
-    copier = Copier(target, progress, dry_run, clock)
+    copier = Copier(target, None if progress is None else plain_function("progress", progress), dry_run, clock)
     for prefix in _apart(prefixes):
         for page, read_at in _pages(source, prefix, clock):
             copier.copy(page, read_at)

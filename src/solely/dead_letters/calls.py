@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,8 +11,10 @@ from typing import Any
 from ..errors import InvalidInput
 from ..events import DeadLettered
 from ..flow import Flow
+from ..functions import finished, plain_function
 from ..holder import describe
 from ..leases.context import Context
+from ..logs import get_logger
 from ..model import item_key
 from ..rules import checked_name
 from . import flow as deadletter
@@ -22,7 +23,7 @@ from .flow import Letter, Where
 from .hand_over import LetterInHand, hand_over, read_hand_over
 from .replay import LetterHold, LetterOutcome
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 Handler = Callable[[Any], Any]
 Progress = Callable[[int, int], object]  # called with the number of letters done, and the total
@@ -79,10 +80,10 @@ class DeadLettersBase:
     def _listing(self, after: str, limit: Any, where: Where | None) -> Flow[list[Letter]]:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise InvalidInput(f"limit must be an int of at least 1, not {limit!r:.80}")
-        found: list[Letter] = []
+        found, chosen = list[Letter](), None if where is None else plain_function("where", where)
 
         def visit(letter: Letter) -> bool:
-            if where is None or where(letter):
+            if chosen is None or finished("where", chosen(letter)):
                 found.append(letter)
             return len(found) < limit
 
@@ -91,10 +92,10 @@ class DeadLettersBase:
 
     def _all(self, where: Where | None) -> Flow[list[Letter]]:
         """All letters without their payloads, which together may be too large for memory."""
-        found: list[Letter] = []
+        found, chosen = list[Letter](), None if where is None else plain_function("where", where)
 
         def visit(letter: Letter) -> bool:
-            if where is None or where(letter):
+            if chosen is None or finished("where", chosen(letter)):
                 found.append(replace(letter, payload=None))
             return True
 

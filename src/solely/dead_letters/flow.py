@@ -23,7 +23,7 @@ from ..ops import Advance, Clear, Push, Read
 from ..rules import bounded_value, stored_key
 
 MAX_ERROR_CHARS = 2_000  # the message and the last frames of most tracebacks: people read it
-_PAGE = 100  # letters per scan: at 256 KiB each, 25 MiB in memory at worst
+_PAGE = 50  # letters per scan: at 256 KiB each, 13 MiB in memory at worst
 
 _LAST_MOMENT = 253_370_764_800_000_000  # µs: in the year 9999, the last that datetime can represent
 

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
 
+from ..errors import InvalidInput
+from ..functions import finished, plain_function, work_function
 from ..leases.context import AsyncRunFlow, Context, RunFlow
 from ..rules import checked_name
 from . import flow as deadletter
@@ -55,9 +57,10 @@ class DeadLetters(DeadLettersBase):
     def replay(self, id: str, handler: Handler) -> LetterReplay:
         """Runs `handler(payload)`, one caller at a time, unless the work succeeded meanwhile; never raises its error.
 
-        On success the letter is removed and its key is done; on failure it stays with one more attempt.
+        On success the letter is removed and its key is done; on failure it stays with one more attempt. Raises
+        InvalidInput for a coroutine function, and for an awaitable that the handler returns: the letter stays.
         """
-        return self._replay(id, handler, None)
+        return self._replay(id, plain_function("handler", handler), None)
 
     def replay_all(
         self, handler: Handler, *, where: Where | None = None, progress: Progress | None = None
@@ -66,11 +69,13 @@ class DeadLetters(DeadLettersBase):
 
         If several callers do so at once, each letter is run by one of them.
         """
+        plain_function("handler", handler)
+        shown = None if progress is None else plain_function("progress", progress)
         letters, outcomes = self._run(self._all(where)), Counter[LetterOutcome]()
         for done, letter in enumerate(letters, 1):
             outcomes[self._replay(letter.id, handler, letter).outcome] += 1
-            if progress is not None:
-                progress(done, len(letters))
+            if shown is not None:
+                shown(done, len(letters))
         return outcomes
 
     def take(self, id: str) -> LetterInHand | LetterOutcome:
@@ -101,6 +106,11 @@ class DeadLetters(DeadLettersBase):
         except Exception as error:  # noqa: BLE001 - any error of the handler is returned and stored
             return self._run(self._failing(taken, error))
         except BaseException:
+            self._run(self._giving_back(taken))
+            raise
+        try:
+            value = finished("handler", value)
+        except InvalidInput:  # the work was not done: the letter stays as it was
             self._run(self._giving_back(taken))
             raise
         return self._run(self._succeeding(taken, value))
@@ -148,7 +158,7 @@ class AsyncDeadLetters(DeadLettersBase):
         On success the letter is removed and its key is done; on failure it stays with one more attempt. An awaitable
         that the handler returns is awaited.
         """
-        return await self._replay(id, handler, None)
+        return await self._replay(id, work_function("handler", handler), None)
 
     async def replay_all(
         self,
@@ -161,11 +171,13 @@ class AsyncDeadLetters(DeadLettersBase):
 
         If several callers do so at once, each letter is run by one of them.
         """
+        work_function("handler", handler)
+        shown = None if progress is None else plain_function("progress", progress)
         letters, outcomes = await self._run(self._all(where)), Counter[LetterOutcome]()
         for done, letter in enumerate(letters, 1):
             outcomes[(await self._replay(letter.id, handler, letter)).outcome] += 1
-            if progress is not None:
-                progress(done, len(letters))
+            if shown is not None:
+                shown(done, len(letters))
         return outcomes
 
     async def take(self, id: str) -> LetterInHand | LetterOutcome:
@@ -197,6 +209,11 @@ class AsyncDeadLetters(DeadLettersBase):
         except Exception as error:  # noqa: BLE001 - any error of the handler is returned and stored
             return await self._run(self._failing(taken, error))
         except BaseException:
+            await self._run(self._giving_back(taken))
+            raise
+        try:
+            value = finished("handler", value)
+        except InvalidInput:  # the work was not done: the letter stays as it was
             await self._run(self._giving_back(taken))
             raise
         return await self._run(self._succeeding(taken, value))

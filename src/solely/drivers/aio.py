@@ -22,6 +22,7 @@ from .retrying import (
     CLOSING_LOOK,
     IN_ORDER,
     IS_OP,
+    LANDING,
     TWO_STEPS,
     TimeBudget,
     TryTimedOut,
@@ -314,8 +315,8 @@ class _Run(TimeBudget):
 
     async def _undo(self, request: Any) -> Any:
         ops = request if type(request) is list else (request,)
-        if any(type(op) in IN_ORDER for op in ops):
-            await self.batcher.landed(COMPENSATE / 2)
+        if any(type(op) in IN_ORDER for op in ops) and not await self.batcher.landed(self.driver.timeout * LANDING):
+            log_not_undone(request)  # what is still on its way may be performed after all
         with suppress(TimeoutError):
             async with asyncio.timeout(COMPENSATE):
                 for tries in count():

@@ -118,12 +118,14 @@ class Batcher:
             alone = asyncio.gather(*map(self.submit, ops), return_exceptions=True)
             alone.add_done_callback(lambda each: _settle(future, (_values(each), sent)))
 
-    async def landed(self, within: float) -> None:
-        """Returns when every op submitted so far is answered, or after `within` seconds."""
+    async def landed(self, within: float) -> bool:
+        """True once every op submitted so far is answered or given up by the store; False after `within` seconds."""
         if self._pending or self._urgent:
             self._flush()
-        if self._in_flight:
-            await asyncio.wait(set(self._in_flight), timeout=within)
+        if not self._in_flight:
+            return True
+        _, late = await asyncio.wait(set(self._in_flight), timeout=within)
+        return not late
 
     def _end_turn(self) -> None:
         self._due = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 from ..errors import Interrupted, StoreUnavailable, Unanswered, first_error
 from ..events import Retried
 from ..flow import Flow
+from ..logs import get_logger
 from ..ops import MAX_BATCH, OPS, Amend, Finish, Push, Return, Take, Unhit
 from ..rules import MIN_PATIENCE, backoff
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 # Share of the timeout for one try. Two tries fit into TRYING, even if the store's own timeout is a little longer
 # (MongoDB's driver adds 0.25 s) and the machine is slow.
@@ -21,6 +21,7 @@ ONE_TRY = 0.35
 TRYING = 0.85  # share of the timeout for all tries of a call; the rest is for undoing: one round trip anywhere on earth
 LEAST_TRY = 0.1  # share of the timeout that a try must have left: less could cut it off on a machine that is busy then
 TWO_STEPS = 2 * ONE_TRY  # share of the timeout for a try that first connects, or first waits in a queue
+LANDING = 2.0  # timeouts after which a store has given an op up, in which it waits for a connection and for the answer
 CLOSING_LOOK = 0.002  # seconds between checks whether all flows have ended: about one loopback round trip
 IS_OP = frozenset(OPS)
 HEAVY = frozenset((Finish, Push, Amend))  # carry a body

@@ -23,6 +23,7 @@ from ..watermarks import flow as watermark
 
 TICK = "tick"  # of a schedule, which is shown under that word
 KINDS = ("lock", "mark", "claim", "reservation", "watermark", "breaker", NOTES, TICK)
+_PART = 50  # items per scan: at 256 KiB each, 13 MiB in memory at worst
 _SHOWN = {NOTES: "limit", TICK: "schedule"}
 
 
@@ -91,9 +92,21 @@ def explain(key: str, here: Here, waiting: Callable[[str], int]) -> Flow[Explana
     if queue and id:
         reads.append(Read(item_key(queue_of(queue), id)))
     entries: list[Entry] = replies_or_raise((yield reads))
-    items: list[Entry] = yield Scan(item_key(queue_of(key), ""), "", MOST_LISTED)
+    items = yield from _items_of(key)
     sides = [_side(entry, entry.key in here, waiting(entry.key)) for entry in entries]
-    return Explanation(key, (*sides, _queue([item for item in items if item.value is not None])))
+    return Explanation(key, (*sides, _queue(items)))
+
+
+def _items_of(queue: str) -> Flow[list[Entry]]:
+    """The first items of the queue, read in parts and kept without their payloads."""
+    found, last = list[Entry](), ""
+    for _ in range(MOST_LISTED // _PART):
+        page: list[Entry] = yield Scan(item_key(queue_of(queue), ""), last, _PART)
+        found += [entry._replace(value=b"") for entry in page if entry.value is not None]
+        if len(page) < _PART:
+            break
+        last = page[-1].key
+    return found
 
 
 def _side(entry: Entry, here: bool, waiting: int) -> Side:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import InvalidInput, StoreError, StoreFailed, Unreadable
 from ..formats import FENCE_DIGITS
+from ..functions import asgi_application, plain_function
 from ..model import Entry
 from ..ops import Advance
 from ..rules import stored_key
@@ -95,9 +96,9 @@ class FenceMiddleware:
         resource: Callable[[Scope], str | None] = path_of,
         required: bool = False,
     ) -> None:
-        self._app = app
+        self._app = asgi_application("app", app)
         self._book = book
-        self._resource = resource
+        self._resource = plain_function("resource", resource)
         self._required = required
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

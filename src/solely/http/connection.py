@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, Protocol, Self, TypeVar
 
@@ -42,6 +43,12 @@ _RAISED: dict[str, type[SolelyError]] = {
 }
 
 
+class RunningVersion(msgspec.Struct):
+    """What every service says of itself."""
+
+    version: str
+
+
 class _Page(Protocol):
     """A page of a list; the next page comes after `next`."""
 
@@ -62,7 +69,7 @@ class ServiceConnection:
     def post(self, path: str, body: object, answer: type[T], wait: float = 0.0) -> T:
         """The response of the route to this body; a refusal is raised as an error of the library."""
         headers = {"content-type": "application/json", "solely-holder": this_process()}  # not kept: we may have forked
-        options: Any = {"content": msgspec.json.encode(body), "headers": headers}
+        options: Any = {"content": _encoded(body), "headers": headers}
         return self._request("POST", path, answer, timeout=self._timeout + wait, **options)
 
     def get(self, path: str, answer: type[T], **query: Any) -> T:
@@ -88,9 +95,13 @@ class ServiceConnection:
                     raise _refusal(response)
                 for event in httpx2.EventSource(response):
                     if event.data:
-                        yield msgspec.json.decode(event.data, type=EventRecord)
+                        yield _decoded(response, event.data, EventRecord)
         except httpx2.HTTPError as error:
             raise unanswered(error, self._address) from error
+
+    def version(self) -> str:
+        """The version of the service; StoreFailed if something else answers at its address."""
+        return self.get("/version", RunningVersion).version
 
     def close(self) -> None:
         """Closes all connections; safe to call twice."""
@@ -109,16 +120,36 @@ class ServiceConnection:
             raise unanswered(error, self._address) from error
         if response.status_code != 200:
             raise _refusal(response)
-        return msgspec.json.decode(response.content, type=answer)
+        return _decoded(response, response.content, answer)
+
+
+def _encoded(body: object) -> bytes:
+    """The body as JSON; InvalidInput for what JSON cannot say, which msgspec would send as null: infinity and NaN."""
+    try:
+        plain = msgspec.to_builtins(body, str_keys=True)
+        return json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deep" if isinstance(error, RecursionError) else error
+        raise InvalidInput(f"the request cannot be sent as JSON: {why}") from None
+
+
+def _decoded(response: httpx2.Response, text: bytes | str, answer: type[T]) -> T:
+    """What the response says; StoreFailed if it is not that of such a service."""
+    try:
+        return msgspec.json.decode(text, type=answer)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _foreign(response) from None
+
+
+def _foreign(response: httpx2.Response) -> StoreFailed:
+    return StoreFailed(f"{response.url.host} responded with {response.status_code}, and not as a Solely service does")
 
 
 def _refusal(response: httpx2.Response) -> SolelyError:
     try:
         problem = msgspec.json.decode(response.content, type=ProblemDocument)
-    except msgspec.DecodeError:
-        return StoreFailed(
-            f"{response.url.host} responded with {response.status_code}, and not as a Solely service does"
-        )
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _foreign(response)
     kind = _RAISED.get(problem.type.rpartition("#")[2], StoreFailed)
     if issubclass(kind, _SPECIAL):
         return kind(problem.detail, key=problem.key)

@@ -20,7 +20,7 @@ from ..service.api import (
     schedules,
     watermarks,
 )
-from ..service.history.journal import HistoryEvent
+from ..service.history.records import HistoryEvent
 from ..stores.http.codec import WireEntries, WireEntry
 from ..stores.http.settings import PAGE
 from .connection import ServiceConnection
@@ -36,7 +36,7 @@ class _Noun:
 
 
 class HttpLocks(_Noun):
-    """Leases by token: whoever has the token renews and releases."""
+    """Leases by token: whoever has the token renews and releases, and one caller resumes it."""
 
     def acquire(self, key: str, *, ttl: float = 30.0, wait: float = 0.0, purpose: str = "") -> locks.HeldLock:
         """The lease; raises Busy if it cannot be acquired within `wait`."""
@@ -50,12 +50,17 @@ class HttpLocks(_Noun):
         body = locks.AcquireBody(keys=list(keys), ttl=ttl, wait=wait, purpose=purpose)
         return self._post("/v1/locks/acquire", body, locks.HeldLocks, wait).leases
 
+    def resume(self, token: str) -> locks.HeldLock:
+        """The lease of this token, taken over under a new fence and token: the old one is void. Raises Busy if it was
+        resumed before, or has ended."""
+        return self._post("/v1/locks/resume", locks.ResumeBody(token=token), locks.HeldLock)
+
     def renew(self, token: str, *, ttl: float | None = None) -> float:
         """The seconds left, counted from before the request was sent; raises LeaseLost if the lease has ended."""
         return self._post("/v1/locks/renew", locks.RenewBody(token=token, ttl=ttl), locks.RenewedLock).left
 
     def release(self, token: str) -> str:
-        """released, expired, cleared, lost or unknown."""
+        """released, expired, cleared, resumed (by another holder), lost or unknown."""
         return self._post("/v1/locks/release", locks.ReleaseBody(token=token), locks.ReleasedLock).outcome
 
     def list(self, prefix: str = "") -> Iterator[locks.ListedLock]:
@@ -109,12 +114,17 @@ class HttpClaims(_Noun):
         body = claims.PublishClaim(token=token, result=result, keep=keep, wait=wait)
         return self._post("/v1/claims/publish", body, claims.PublishedClaim, wait)
 
+    def resume(self, token: str) -> claims.ClaimAnswer:
+        """The won claim of this token, taken over under a new fence and token: the old one is void. Raises Busy if it
+        was resumed before, or has ended."""
+        return self._post("/v1/claims/resume", claims.ResumeClaim(token=token), claims.ClaimAnswer)
+
     def renew(self, token: str, *, ttl: float | None = None) -> float:
         """The seconds left, counted from before the request was sent; raises LeaseLost if the claim has ended."""
         return self._post("/v1/claims/renew", claims.RenewClaim(token=token, ttl=ttl), claims.RenewedClaim).left
 
     def release(self, token: str) -> str:
-        """released, expired, cleared, lost or unknown."""
+        """released, expired, cleared, resumed (by another holder), lost or unknown."""
         return self._post("/v1/claims/release", claims.ReleaseClaim(token=token), claims.ReleasedClaim).outcome
 
     def reset(self, key: str, expected: claims.Result, *, reason: str) -> bool:
@@ -148,6 +158,12 @@ class HttpReservations(_Noun):
             key=key, hold=hold, quiet=quiet, limit=limit, group=group, purpose=purpose, details=given
         )
         return self._post("/v1/reservations/reserve", body, reservations.ReservationAnswer)
+
+    def resume(self, id: str) -> reservations.ReservationAnswer:
+        """The reservation of this id, taken over under a new fence and id: the old one is void. Raises
+        ReservationMismatch if it was resumed before, UnknownReservation if it has ended."""
+        body = reservations.ResumeReservation(id=id)
+        return self._post("/v1/reservations/resume", body, reservations.ReservationAnswer)
 
     def renew(self, id: str, *, hold: float | None = None) -> float:
         """The seconds left, counted from before the request was sent. Raises UnknownReservation if it was recorded or
@@ -237,6 +253,12 @@ class HttpQueues(_Noun):
         """The item that has waited longest, or the one of this id; None if none is available within `wait`."""
         body = queues.TakeItem(queue=queue, ttl=ttl, wait=wait, id=id, max_attempts=max_attempts)
         return self._post("/v1/queues/take", body, queues.TakenQueueItems, wait).item
+
+    def resume(self, queue: str, token: str) -> queues.TakenQueueItem:
+        """The item of this token, taken over under a new token: the old one is void. Raises Busy if it was resumed or
+        settled before, or its lease has ended."""
+        body = queues.ResumeItem(queue=queue, token=token)
+        return self._post("/v1/queues/resume", body, queues.TakenQueueItem)
 
     def renew(self, queue: str, token: str, *, ttl: float | None = None) -> float:
         """The seconds left, counted from before the request was sent; raises LeaseLost if the lease has ended."""

@@ -5,13 +5,14 @@ Pure ASGI: for Starlette, FastAPI, Django, Litestar, Quart, … on any server.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ..errors import Mismatch, SolelyError, StoreError
+from ..errors import InvalidInput, Mismatch, SolelyError, StoreError
+from ..functions import asgi_application
+from ..logs import get_logger
 from .idempotency import (
     TOO_LARGE,
     Headers,
@@ -42,7 +43,7 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 
 class IdempotencyMiddleware:
@@ -54,7 +55,11 @@ class IdempotencyMiddleware:
     """
 
     def __init__(self, app: App, *, once: AsyncClient, rules: Rules) -> None:
-        self._app = app
+        from ..client import AsyncClient  # here, as it takes long to import
+
+        if not isinstance(once, AsyncClient):
+            raise InvalidInput(f"once must be an AsyncClient, not {once!r:.80}")
+        self._app = asgi_application("app", app)
         self._once = once
         self._checker = KeyChecker(rules)
 

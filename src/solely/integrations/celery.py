@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from ..client import Client
 from ..errors import Busy, InvalidInput, missing_extra
+from ..functions import finished, plain_function
 from ..leases.lease import Lease
+from ..logs import get_logger
+from ..model import Released
 from ..rules import Seconds, ttl_seconds
 
 try:
@@ -24,7 +26,7 @@ try:
 except ImportError as error:
     raise missing_extra("solely.integrations.celery", error.name, "celery") from error
 
-log = logging.getLogger("solely")
+log = get_logger()
 TOKEN = "solely_token"  # the header that carries the lease from the sender to the worker
 LEASE = "solely_lease"  # where a running task's request has its lease
 Key = Callable[..., str]
@@ -41,10 +43,17 @@ def unique(once: Client, *, key: Key | None = None, queued_for: Seconds = 3600.0
     """
     if not isinstance(once, Client):
         raise InvalidInput(f"unique tasks need a solely.Client, not {once!r:.80}")
+    if key is not None:
+        plain_function("key", key)
     queued, running = ttl_seconds(queued_for, "queued_for"), ttl_seconds(ttl)
 
     class Unique(Task):  # type: ignore[misc]
         abstract = True
+
+        def __init_subclass__(cls, **options: Any) -> None:
+            super().__init_subclass__(**options)
+            if "run" in cls.__dict__:  # a task: a worker of Celery awaits nothing
+                plain_function("the task", cls.run)
 
         @property
         def lease(self) -> Lease | None:
@@ -84,7 +93,7 @@ def unique(once: Client, *, key: Key | None = None, queued_for: Seconds = 3600.0
                 raise Ignore(str(refusal)) from None
             setattr(self.request, LEASE, lease)
             with lease:
-                return self.run(*args, **kwargs)
+                return finished("the task", self.run(*args, **kwargs))
 
     return Unique
 
@@ -93,17 +102,10 @@ def _no_longer_queued(once: Client, request: Any) -> None:
     """Releases the key that came with the message, whose ttl is `queued_for`. If another message, or another delivery
     of this one, takes the key first, that one runs and we do not."""
     token = request.get(TOKEN) or (request.headers or {}).get(TOKEN)
-    if token:
-        try:
-            once.resume(token, renew=False).release()
-        except Busy:  # it waited too long, or was delivered before
-            facts = {"task": request.id}
-            log.info(
-                "task_was_queued_too_long: task %(task)r was in its queue for longer than queued_for, or was delivered "
-                "before",
-                facts,
-                extra=facts,
-            )
+    if token and once.release(token) is not Released.RELEASED:
+        facts = {"task": request.id}
+        text = "task_was_queued_too_long: task %(task)r was in its queue for longer than queued_for"
+        log.info(text, facts, extra=facts)
 
 
 def _not_unique(key: str, refusal: Busy) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
 from ..client import AsyncClient, Client
-from ..errors import Busy, InvalidInput
+from ..errors import Busy
+from ..functions import coroutine_function, finished, plain_function
 from ..leases.hold import longest_hold
+from ..logs import get_logger
 from ..rules import Seconds, seconds, stored_key, ttl_seconds
 
-log = logging.getLogger("solely")
+log = get_logger()
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -44,11 +44,10 @@ def one_host(
         terms["on_lost"] = on_lost
 
     def decorate(job: Any) -> Any:
-        if inspect.isgeneratorfunction(job) or inspect.isasyncgenfunction(job):
-            raise InvalidInput(f"{job!r:.80} is a generator: its body would run after the key was released")
-        if inspect.iscoroutinefunction(job) is not isinstance(once, AsyncClient):
-            raise InvalidInput(f"{job!r:.80} and {type(once).__name__} do not fit: coroutines need an AsyncClient")
-        return _awaited(once, job) if isinstance(once, AsyncClient) else _blocking(once, job)
+        what = f"the job of {type(once).__name__}"
+        if isinstance(once, AsyncClient):
+            return _awaited(once, coroutine_function(what, job, "it and the client do not fit: use a Client"))
+        return _blocking(once, plain_function(what, job, "it and the client do not fit: use an AsyncClient"))
 
     def _blocking(once: Client, job: Any) -> Any:
         @wraps(job)
@@ -59,7 +58,7 @@ def one_host(
                 return _skipped(refusal)
             lease.keep_closed(least)
             with lease:
-                return job(*args, **options)
+                return finished("the job", job(*args, **options))
 
         return run
 

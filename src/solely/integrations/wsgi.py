@@ -7,14 +7,15 @@ few, `Rules(in_flight="conflict")` sends it away instead.
 from __future__ import annotations
 
 import io
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ..errors import Mismatch, SolelyError, StoreError
+from ..errors import InvalidInput, Mismatch, SolelyError, StoreError
+from ..functions import wsgi_application
+from ..logs import get_logger
 from .idempotency import (
     INCOMPLETE,
     TOO_LARGE,
@@ -43,7 +44,7 @@ Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 App = Callable[[Environ, StartResponse], Iterable[bytes]]
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 
 class IdempotencyMiddleware:
@@ -55,7 +56,11 @@ class IdempotencyMiddleware:
     """
 
     def __init__(self, app: App, *, once: Client, rules: Rules) -> None:
-        self._app = app
+        from ..client import Client  # here, as it takes long to import
+
+        if not isinstance(once, Client):
+            raise InvalidInput(f"once must be a Client, not {once!r:.80}")
+        self._app = wsgi_application("app", app)
         self._once = once
         self._checker = KeyChecker(rules)
 

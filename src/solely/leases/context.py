@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine, Iterable
 from functools import lru_cache
 from threading import get_ident
@@ -13,17 +12,19 @@ from ..cache import Cache
 from ..errors import Interrupted, InvalidInput, SolelyError, StoreUnavailable
 from ..flow import Flow
 from ..holder import Signature
+from ..logs import get_logger
 from ..model import Entry
 from ..ops import Release
 from ..resilience.breaker import Breaker
 from ..resilience.guard import guarded
 from ..rules import DAY, Seconds, are_plain, seconds, stored_key, ttl_seconds, wait_seconds
 from ..stores import AsyncStore, Store, StoreBase
+from .callbacks import CallbackThreads
 from .flow import LeaseTerms
 from .hold import FORKED, Hold
 from .keeper import Keeper
 
-log = logging.getLogger("solely")
+log = get_logger()
 R = TypeVar("R")
 T = TypeVar("T")
 MAX_MANY = 100_000  # keys in one call: as many as a process should hold in memory at a time
@@ -56,6 +57,7 @@ class Context:
         self.failed_open = 0
         self.noted: dict[str, float] = {}  # limit → local time until which its last note of a refusal is recent
         self.keeper = Keeper(wake, self._report)
+        self.callbacks = CallbackThreads()  # for those of lost leases, of a client for threads
         self._wake = wake
         self._sign = signature
         self._known_terms = lru_cache(maxsize=256, typed=True)(self._check_terms)  # a program uses few distinct terms
@@ -67,6 +69,7 @@ class Context:
         for hold in list(self.keeper.holds):
             hold.lost = FORKED
         self.keeper = Keeper(self._wake, self._report)
+        self.callbacks = CallbackThreads()
         self.signature = self._sign()
         self._known_terms.cache_clear()
         self._keeping = False

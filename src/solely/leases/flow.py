@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import INTERRUPTIONS, Busy, Interrupted, SolelyError, is_unanswered
 from ..flow import RUN, Ask, Flow, Join, Run, Wait, replies_or_raise, undo
-from ..holder import describe
+from ..holder import Signer, describe
 from ..model import ABSENT, CLOSED, DONE, FREE, HELD, Entry, Released
-from ..ops import Acquire, Read, Release, Renew, make
+from ..ops import Acquire, Read, Release, Renew, Resume, make
 from ..rules import LOOK_AGAIN, POLL, renewal
 from .hold import ELSEWHERE, Hold
+from .token import Token
 
 T = TypeVar("T")
 Here = Mapping[str, Hold]
@@ -38,14 +39,15 @@ def acquire(
     terms: LeaseTerms,
     granted: Callable[[Hold], T] = identity,
     *,
-    info: str = "",
+    info: Signer = str,
     held: Sequence[Hold] = (),
     here: Here = NOWHERE,
     lone: bool = True,
 ) -> Flow[T]:
     """Acquires the key within terms.wait, in the order of arrival; else raises Busy, which names the holder.
 
-    Returns granted(hold). `held` are earlier holds of the same caller, to be renewed while it waits; `here` are the
+    Returns granted(hold). `info` is called for each request, so that what is stored is of the one that was granted;
+    `held` are earlier holds of the same caller, to be renewed while it waits; `here` are the
     holds of this process: while one of them has the key, a caller that wants only this key (`lone`) waits without a
     request to the store.
     """
@@ -66,7 +68,8 @@ def acquire(
         owner = run.fresh_owner()
         while True:
             requested = True
-            entry: Entry = yield make(Acquire, (key, owner, ttl, info, client if wait else "", delay, "", False, False))
+            queued = client if wait else ""
+            entry: Entry = yield make(Acquire, (key, owner, ttl, info(), queued, delay, "", False, False))
             answered = True
             doubtful, now = run.doubtful, run.now()
             if entry.owner == owner:
@@ -125,16 +128,18 @@ def busy(entry: Entry, waited: float, here: Here = NOWHERE) -> Busy:
     """The error that names the holder of the key: another process, or the thread or task of this one."""
     hold = here.get(entry.key)
     holder = describe(entry.info, hold.holder() if hold is not None and hold.fence == entry.fence else "")
-    if entry.state is HELD:
-        text = f"is held by {holder or 'another owner'} for another {entry.left:.1f} s unless renewed"
-    elif entry.state is CLOSED:
-        text = f"is closed for another {entry.left:.3f} s (a delay after the last hold, or an offer to a waiter)"
-    elif entry.state is DONE:
-        text = "is finished"
-    else:
-        text = "could not be acquired in time: others were ahead, or the store answered later than the ttl allows"
-    text = f"{entry.kind} {entry.name!r} {text}; waited {waited:.1f} s"
+    late = "could not be acquired in time: others were ahead, or the store answered later than the ttl allows"
+    text = f"{entry.kind} {entry.name!r} {_state_of(entry, holder) or late}; waited {waited:.1f} s"
     return Busy(text, key=entry.name, holder=holder, left=entry.left)
+
+
+def _state_of(entry: Entry, holder: str) -> str:
+    """The state of a key that is not free, as a phrase; "" if it is."""
+    if entry.state is HELD:
+        return f"is held by {holder or 'another owner'} for another {entry.left:.1f} s unless renewed"
+    if entry.state is CLOSED:
+        return f"is closed for another {entry.left:.3f} s (a delay after the last hold, or an offer to a waiter)"
+    return "is finished" if entry.state is DONE else ""
 
 
 def release(hold: Hold, delay: float = 0.0, keep: float = 0.0) -> Flow[Released]:
@@ -158,6 +163,43 @@ def release(hold: Hold, delay: float = 0.0, keep: float = 0.0) -> Flow[Released]
         run: Run = yield RUN
         outcome = hold.absent(lost, repeated, run.doubtful)
     return hold.ended(outcome, lost)
+
+
+def resume(token: Token, info: Callable[[str], str]) -> Flow[tuple[Hold | None, Entry]]:
+    """Takes over the hold of this token, under a fresh owner and the next fence: the hold, and its entry. No hold, and
+    who has the key, if the owner in the token no longer holds it.
+
+    `info` makes the info of this holder from that of the former one. An interrupted caller leaves nothing held: what it
+    may have taken over is released, and a token that was not resumed stays valid.
+    """
+    seen: Entry = yield Read(token.key)
+    run: Run = yield RUN
+    successor, about, answered = run.fresh_owner(), info(seen.info), False
+    try:
+        entry: Entry = yield Resume(token.key, token.owner, successor, token.ttl, about)
+        answered = True
+        if entry.owner != successor:  # nor will a late copy of it be granted: that owner never holds the key again
+            return None, entry
+        hold = Hold(token.key, successor, token.ttl, entry, run.sent, run.doubtful, run.now)
+        if run.now() < hold.deadline:
+            return hold, entry
+        yield Release(token.key, successor, True)  # the reply came too late
+        return None, entry._replace(state=FREE)
+    except SolelyError:
+        yield from undo([Release(token.key, successor, run.doubtful)])
+        raise
+    except INTERRUPTIONS as why:
+        if answered or is_unanswered(why):  # else nothing was sent
+            yield Release(token.key, successor, is_unanswered(why))
+        raise
+
+
+def not_resumed(entry: Entry) -> Busy:
+    """The error of a token that was not resumed; it names the holder of the key, if there is one."""
+    holder = describe(entry.info)
+    why = _state_of(entry, holder) or "was released, or its lease ended"
+    text = f"{entry.kind} {entry.name!r} is not resumed: it {why}; a token is resumed once, while its lease lasts"
+    return Busy(text, key=entry.name, holder=holder, left=entry.left)
 
 
 def renew_due(held: Sequence[Hold]) -> Flow[None]:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..model import FREE, LOST, RELEASED, Entry, Released
+from ..model import FREE, LOST, RELEASED, Entry, Gone, Released
 from ..rules import REMEMBER, Seconds, deadline, local_clock, renewal, seconds
 
 if TYPE_CHECKING:
@@ -18,6 +18,15 @@ FORKED = "forked"  # in the child of a fork: the parent keeps the hold
 HANDED_OVER = "handed over"  # passed on to another process
 ELSEWHERE = frozenset((FORKED, HANDED_OVER))  # held by another process, so never released here
 PUBLISHED = "published"  # ended with its own outcome
+_IN_WORDS: dict[str, str] = {
+    LOST: "the store no longer had it",
+    Gone.RESUMED: "another process resumed it by its token",
+}
+
+
+def why_lost(how: str) -> str:
+    """How a lease was lost, for the text of an error."""
+    return _IN_WORDS.get(how, how)
 
 
 def longest_hold(max_hold: Seconds | None) -> float:

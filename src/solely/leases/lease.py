@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from time import time
 from typing import TYPE_CHECKING, Any, Self
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from .. import events
 from ..errors import ClientClosed, InvalidInput, LeaseLost, SolelyError, StoreError
 from ..flow import RUN, Ask, Flow, Run
-from ..model import LOST, RELEASED, Entry, Released
+from ..logs import get_logger
+from ..model import RELEASED, Entry, Released
 from ..ops import Renew
 from ..rules import (
     MAX_TTL,
@@ -24,13 +24,13 @@ from ..rules import (
 )
 from .context import AsyncRunFlow, Context, RunFlow
 from .flow import release
-from .hold import HANDED_OVER, Hold
+from .hold import HANDED_OVER, Hold, why_lost
 from .token import Token, write_token
 
 if TYPE_CHECKING:
     import asyncio
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 
 class LeaseBase:
@@ -71,7 +71,8 @@ class LeaseBase:
 
     @property
     def lost_how(self) -> str:
-        """expired, cleared, lost (the store no longer had it), max_hold, forked, handed over; "" while it is held."""
+        """expired, cleared, resumed (by another process, though this one had not let go), lost (the store no longer had
+        it), max_hold, forked, handed over; "" while it is held."""
         return self._hold.how(local_clock())
 
     def remaining(self) -> float:
@@ -80,7 +81,11 @@ class LeaseBase:
 
     @property
     def token(self) -> str:
-        """The token with which another process can `resume` this lease. A secret: it permits to release the key."""
+        """The token with which one other process can `resume` this lease, and any process renew or release it. A
+        secret.
+
+        This holder loses the lease when the token is resumed: it learns of that at its next renewal.
+        """
         if self.unguarded:
             raise InvalidInput(f"lease of {self.key!r} is unguarded (the store was unreachable): it has no token")
         hold = self._hold
@@ -97,8 +102,7 @@ class LeaseBase:
             raise self._lost_error()
 
     def _lost_error(self) -> LeaseLost:
-        how = self.lost_how or "expired"
-        how = "the store no longer had it" if how == LOST else how
+        how = why_lost(self.lost_how or "expired")
         text = f"lease of {self.key!r} (fence {self.fence}) was lost: {how}; another may hold it now"
         return LeaseLost(text, key=self.key)
 

@@ -57,8 +57,16 @@ def note_refusal(key: str, owner: str, limit: int, per: float, refused: Allowanc
 
 
 def give_back(key: str, owner: str) -> Flow[bool]:
-    """Removes this owner's hit, and the note that the limit refuses calls; False if there was no hit."""
-    removed, note = replies_or_raise((yield [Unhit(key, owner), Read(_note(key))]))
+    """Removes this owner's hit, and the note that the limit refuses calls; False if there was no hit.
+
+    An interrupted caller still removes its hit.
+    """
+    try:
+        replies = yield [Unhit(key, owner), Read(_note(key))]
+    except Interrupted:
+        yield from undo([Unhit(key, owner)])
+        raise
+    removed, note = replies_or_raise(replies)
     if removed and note.state is HELD:
         yield Clear(note.key, note.fence, "a hit was given back")
     return bool(removed)
@@ -66,7 +74,7 @@ def give_back(key: str, owner: str) -> Flow[bool]:
 
 def limits(prefix: str, after: str, limit: int) -> Flow[list[LimitInfo]]:
     """A page of the limits that refuse calls now."""
-    return [info_of(entry) for entry in (yield from listing(NOTES, prefix, after, limit))]
+    return (yield from listing(NOTES, prefix, after, limit, info_of))
 
 
 def info_of(note: Entry) -> LimitInfo:

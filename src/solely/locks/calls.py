@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from time import time
 from typing import Any, Literal, TypeVar
@@ -10,25 +9,27 @@ from typing import Any, Literal, TypeVar
 from .. import events
 from ..errors import Busy, InvalidInput, LeaseLost
 from ..flow import Flow
+from ..functions import finished, plain_function
 from ..leases import flow as leases
 from ..leases.context import Context
 from ..leases.flow import LeaseTerms
-from ..leases.hold import Hold, Unguarded
+from ..leases.hold import Hold, Unguarded, why_lost
 from ..leases.lease import LeaseBase
 from ..leases.token import Token, read_token
+from ..logs import get_logger
 from ..model import Entry, Released
 from ..ops import Renew
 from ..rules import REMEMBER, Seconds, local_clock, ttl_seconds
 from . import flow as locks
 
-log = logging.getLogger("solely")
+log = get_logger()
 L = TypeVar("L", bound=LeaseBase)
 OnLost = Literal["flag", "cancel"] | Callable[[], None]
 
 
 def acquiring(context: Context, key: str, terms: LeaseTerms, lease: Callable[[Hold], L], purpose: str = "") -> Flow[L]:
     """A lease of the key; raises Busy if it is not free in time."""
-    flow = leases.acquire(key, terms, lease, info=context.signature.info(purpose), here=context.keeper.here)
+    flow = leases.acquire(key, terms, lease, info=context.signature.signer(purpose), here=context.keeper.here)
     if context.hook is not None:
         flow = _reporting_refusal(context, flow, key, terms)
     if context.fails_closed:
@@ -61,7 +62,7 @@ def _acquiring_all(
 ) -> Flow[list[L]]:
     try:
         holds = yield from locks.acquire_all(
-            keys, terms, info=context.signature.info(purpose), here=context.keeper.here
+            keys, terms, info=context.signature.signer(purpose), here=context.keeper.here
         )
     except Busy as refusal:
         _contended(context, keys[0], terms, refusal)
@@ -75,26 +76,41 @@ def _contended(context: Context, key: str, terms: LeaseTerms, refusal: Busy) -> 
         context.hook(events.Contended(key, terms.wait, refusal.holder))
 
 
-def kept(context: Context, lease: L) -> L:
-    """Starts to renew and watch the lease, and returns it."""
+def kept(context: Context, lease: L, before: int = 0) -> L:
+    """Starts to renew and watch the lease, and returns it. `before`: the fence of the hold that it takes over."""
     hold = lease._hold
     context.keep(hold)
     if context.hook is not None and hold.owner:
-        context.hook(events.Acquired(hold.key, hold.fence, hold.waited, hold.attempts, hold.ttl))
+        context.hook(
+            events.Resumed(hold.key, hold.fence, before, hold.ttl)
+            if before
+            else events.Acquired(hold.key, hold.fence, hold.waited, hold.attempts, hold.ttl)
+        )
     return lease
 
 
-def resuming(token: str, lease: Callable[[Hold], L]) -> Flow[L]:
-    """The lease of the token; raises Busy if that owner no longer holds it."""
-    given = read_token(token)
-    return lease((yield from locks.resume(given.key, given.owner, given.ttl)))
+def token_to_resume(text: str) -> Token:
+    """The token; raises InvalidInput if it is that of an item."""
+    token = read_token(text)
+    if token.key.startswith("item/"):
+        raise InvalidInput("this is the token of an item; give it to the resume() of its queue")
+    return token
+
+
+def resuming(context: Context, token: Token, lease: Callable[[Hold], L]) -> Flow[L]:
+    """The lease of the token, taken over under a new fence; raises Busy if the owner in the token no longer holds
+    it."""
+    hold, entry = yield from leases.resume(token, context.signature.taking_over)
+    if hold is None:
+        raise leases.not_resumed(entry)
+    return lease(hold)
 
 
 def renewing_token(context: Context, token: Token, ttl: Seconds | None) -> Flow[float]:
     """Extends the lease of the token; returns the seconds left, or raises LeaseLost if the owner no longer holds it."""
     entry: Entry = yield Renew(token.key, token.owner, token.ttl if ttl is None else ttl_seconds(ttl))
     if entry.owner != token.owner:
-        how = entry.gone or "expired"
+        how = why_lost(entry.gone or "expired")
         text = f"lease of {entry.name!r} (fence {token.fence}) was lost: {how}; another may hold it now"
         raise LeaseLost(text, key=entry.name)
     if context.hook is not None:
@@ -128,14 +144,20 @@ def clearing(context: Context, key: str, reason: str) -> Flow[bool]:
 
 def _call(on_lost: Callable[[], None], hold: Hold, caught: type[BaseException]) -> None:
     try:
-        on_lost()
+        finished("on_lost", on_lost())  # type: ignore[func-returns-value]  # of a function whose kind is unknown
     except caught:
         facts = {"key": hold.key}
         log.exception("on_lost_failed: the on_lost callback of %(key)r raised", facts, extra=facts)
 
 
+def apart(context: Context, callback: Callable[[Hold], None] | None) -> Callable[[Hold], None] | None:
+    """The same callback on a thread of its own: the thread that finds a loss also keeps the other leases."""
+    return None if callback is None else lambda hold: context.callbacks.run(lambda: callback(hold))
+
+
 def loss_callback(on_lost: Any, *, cancels: bool) -> Callable[[Hold], None] | None:
     if callable(on_lost):
+        plain_function("on_lost", on_lost)
         # sys.exit() in the keeper's thread would end only that thread
         caught = Exception if cancels else BaseException
         return lambda hold: _call(on_lost, hold, caught)

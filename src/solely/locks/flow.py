@@ -1,4 +1,4 @@
-"""Decisions of locks: several keys at once, hand-over, clear. For one key see leases/flow.py."""
+"""Decisions of locks: several keys at once, release by token, clear. For one key see leases/flow.py."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from collections.abc import Iterable, Sequence
 
 from ..errors import INTERRUPTIONS, Interrupted, SolelyError, is_unanswered
 from ..flow import RUN, Ask, Flow, Run, replies_or_raise, undo
+from ..holder import Signer
 from ..leases.flow import NOWHERE, Here, LeaseTerms, acquire, busy, renew_due
 from ..leases.hold import ELSEWHERE, Hold
 from ..model import ABSENT, CLOSED, FREE, RELEASED, Entry, Released
 from ..ops import Acquire, Clear, Read, Release, Renew
 from ..rules import MIN_TTL, deadline
 
-_ENDS = frozenset((Released.EXPIRED, Released.CLEARED))  # values that Gone and Released have in common
+# Values that Gone and Released have in common.
+_ENDS = frozenset((Released.EXPIRED, Released.CLEARED, Released.RESUMED))
 
 
-def acquire_all(keys: Iterable[str], terms: LeaseTerms, *, info: str = "", here: Here = NOWHERE) -> Flow[list[Hold]]:
+def acquire_all(
+    keys: Iterable[str], terms: LeaseTerms, *, info: Signer = str, here: Here = NOWHERE
+) -> Flow[list[Hold]]:
     """Acquires all keys or none: in one batch; if refused, one by one in sorted order, which prevents deadlocks."""
     start: float = yield Ask.NOW
     ordered = sorted(set(keys))
@@ -41,12 +45,12 @@ def acquire_all(keys: Iterable[str], terms: LeaseTerms, *, info: str = "", here:
     return held
 
 
-def _all_at_once(keys: list[str], terms: LeaseTerms, info: str) -> Flow[tuple[list[Hold], Entry]]:
+def _all_at_once(keys: list[str], terms: LeaseTerms, info: Signer) -> Flow[tuple[list[Hold], Entry]]:
     """(the holds, _) if every key was free, else ([], the first refusal) with nothing held."""
     owner: str = yield Ask.OWNER
     answered = False
     try:
-        replies = yield [Acquire(key, owner, terms.ttl, info, "", terms.delay) for key in keys]
+        replies = yield [Acquire(key, owner, terms.ttl, info(), "", terms.delay) for key in keys]
         answered = True
         run: Run = yield RUN
         sent, doubtful, now = run.sent, run.doubtful, run.now()
@@ -108,18 +112,6 @@ def release_token(key: str, owner: str, fence: int, forgotten: bool) -> Flow[Rel
         yield op._replace(revoke=True)
         raise
     return RELEASED if outcome is ABSENT else outcome
-
-
-def resume(key: str, owner: str, ttl: float) -> Flow[Hold]:
-    """Resumes a lease that another process acquired; raises Busy if this owner no longer holds it."""
-    entry: Entry = yield Renew(key, owner, ttl)
-    if entry.owner != owner:
-        raise busy(entry, 0.0)
-    run: Run = yield RUN
-    hold = Hold(key, owner, ttl, entry, run.sent, True, run.now)
-    if run.now() >= hold.deadline:  # the reply came too late
-        raise busy(entry._replace(state=FREE), 0.0)
-    return hold
 
 
 def clear(key: str, reason: str) -> Flow[Entry | None]:

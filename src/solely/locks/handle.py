@@ -142,7 +142,7 @@ class LockInfo(NamedTuple):
 
 def locks(prefix: str, after: str, limit: int) -> Flow[list[LockInfo]]:
     """A page of the locks that are held or closed."""
-    return [_lock(entry) for entry in (yield from listing("lock", prefix, after, limit))]
+    return (yield from listing("lock", prefix, after, limit, _lock))
 
 
 def _lock(entry: Entry) -> LockInfo:

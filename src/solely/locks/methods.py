@@ -15,12 +15,14 @@ from .calls import (
     OnLost,
     acquiring,
     acquiring_all,
+    apart,
     clearing,
     kept,
     loss_callback,
     releasing_token,
     renewing_token,
     resuming,
+    token_to_resume,
 )
 from .handle import AsyncLeaseSet, LeaseSet, LockInfo, Pending
 from .handle import locks as listed
@@ -91,8 +93,13 @@ class Locks(Methods):
     def resume(
         self, token: str, *, renew: bool = True, max_hold: Seconds | None = None, on_lost: OnLost = "flag"
     ) -> Lease:
-        """Resumes a lease that another process acquired and handed over; raises Busy if it is no longer held."""
-        return self._run(resuming(token, self._leased(renew, max_hold, on_lost)))
+        """Takes over a lease that another process acquired and handed over, under a new fence and with its ttl from
+        now; raises Busy, which names the holder, if it was resumed before or is no longer held.
+
+        The token is void from then on. A holder that handed it out and did not let go loses the lease (`resumed`).
+        """
+        given = token_to_resume(token)
+        return self._run(resuming(self._context, given, self._leased(renew, max_hold, on_lost, given.fence)))
 
     def renew(self, token: str, *, ttl: Seconds | None = None) -> float:
         """Extends the lease of this token; returns the seconds left, or raises LeaseLost if it is lost."""
@@ -114,17 +121,20 @@ class Locks(Methods):
         """
         return self._run(clearing(self._context, stored_key("lock", key), checked_reason(reason)))
 
-    def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], Lease]:
-        if renew and max_hold is None and on_lost == "flag":
+    def _leased(
+        self, renew: bool, max_hold: Seconds | None, on_lost: OnLost, before: int = 0
+    ) -> Callable[[Hold], Lease]:
+        """What makes the lease of a hold; `before`: the fence of the hold that it takes over."""
+        if not before and renew and max_hold is None and on_lost == "flag":
             return self._usual_lease
-        callback = None if on_lost == "flag" else loss_callback(on_lost, cancels=False)
+        callback = None if on_lost == "flag" else apart(self._context, loss_callback(on_lost, cancels=False))
         most = longest_hold(max_hold)
 
         def leased(hold: Hold) -> Lease:
             if callback is not None:
                 hold.on_lost = callback
             hold.keep(renew, most)
-            return kept(self._context, Lease(hold, self._context, self._run))
+            return kept(self._context, Lease(hold, self._context, self._run), before)
 
         return leased
 
@@ -210,9 +220,14 @@ class AsyncLocks(AsyncMethods):
     async def resume(
         self, token: str, *, renew: bool = True, max_hold: Seconds | None = None, on_lost: OnLost = "cancel"
     ) -> AsyncLease:
-        """Resumes a lease that another process acquired and handed over; raises Busy if it is no longer held. As with
-        `lock`, `on_lost="cancel"` works only inside `async with lease:`."""
-        return await self._run(resuming(token, self._leased(renew, max_hold, on_lost)))
+        """Takes over a lease that another process acquired and handed over, under a new fence and with its ttl from
+        now; raises Busy, which names the holder, if it was resumed before or is no longer held.
+
+        The token is void from then on. A holder that handed it out and did not let go loses the lease (`resumed`). As
+        with `lock`, `on_lost="cancel"` works only inside `async with lease:`.
+        """
+        given = token_to_resume(token)
+        return await self._run(resuming(self._context, given, self._leased(renew, max_hold, on_lost, given.fence)))
 
     async def renew(self, token: str, *, ttl: Seconds | None = None) -> float:
         """Extends the lease of this token; returns the seconds left, or raises LeaseLost if it is lost."""
@@ -234,8 +249,11 @@ class AsyncLocks(AsyncMethods):
         """
         return await self._run(clearing(self._context, stored_key("lock", key), checked_reason(reason)))
 
-    def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], AsyncLease]:
-        if renew and max_hold is None and on_lost == "cancel":
+    def _leased(
+        self, renew: bool, max_hold: Seconds | None, on_lost: OnLost, before: int = 0
+    ) -> Callable[[Hold], AsyncLease]:
+        """What makes the lease of a hold; `before`: the fence of the hold that it takes over."""
+        if not before and renew and max_hold is None and on_lost == "cancel":
             return self._usual_lease
         callback = None if on_lost == "cancel" else loss_callback(on_lost, cancels=True)
         most = longest_hold(max_hold)
@@ -244,7 +262,8 @@ class AsyncLocks(AsyncMethods):
             if callback is not None:
                 hold.on_lost = callback
             hold.keep(renew, most)
-            return kept(self._context, AsyncLease(hold, self._context, self._run, cancel=on_lost == "cancel"))
+            lease = AsyncLease(hold, self._context, self._run, cancel=on_lost == "cancel")
+            return kept(self._context, lease, before)
 
         return leased
 

@@ -9,7 +9,7 @@ from .. import events
 from ..flow import RUN, Flow, Run
 from ..leases.context import Context
 from ..leases.listing import listing
-from ..model import State
+from ..model import Entry, State
 from ..resilience.guard import guarded
 from . import flow as dedup
 
@@ -133,5 +133,8 @@ class MarkInfo(NamedTuple):
 
 def marks(prefix: str, after: str, limit: int) -> Flow[list[MarkInfo]]:
     """A page of the marks."""
-    found = yield from listing("mark", prefix, after, limit)
-    return [MarkInfo(entry.name, entry.left, entry.fence) for entry in found]
+    return (yield from listing("mark", prefix, after, limit, _info))
+
+
+def _info(entry: Entry) -> MarkInfo:
+    return MarkInfo(entry.name, entry.left, entry.fence)

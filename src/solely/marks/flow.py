@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import INTERRUPTIONS, is_unanswered
+from ..errors import INTERRUPTIONS, SolelyError, is_unanswered
 from ..flow import RUN, Ask, Flow, Run, replies_or_raise, undo
 from ..model import DONE, Entry
 from ..ops import Clear, Mark, Read, Release, make
@@ -19,6 +19,9 @@ def first(key: str, ttl: float, extend: bool = False) -> Flow[bool]:
     owner: str = yield Ask.OWNER
     try:
         fresh: bool = yield Mark(key, owner, ttl, extend)
+    except SolelyError:
+        yield from _take_back([key], owner)
+        raise
     except INTERRUPTIONS as why:
         if is_unanswered(why):  # else nothing was sent
             yield from undo([Release(key, owner, True)])
@@ -45,6 +48,9 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
         replies: list[Any] = replies_or_raise(answers)
         stale = [key for key, fresh in zip(distinct, replies, strict=not learn) if not fresh]
         revoked = yield from _revoke_if_doubtful(stale, owner)
+    except SolelyError:
+        yield from _take_back(list(distinct), owner)
+        raise
     except INTERRUPTIONS as why:
         if answered or is_unanswered(why):
             yield from undo([Release(key, owner, True) for key in distinct])
@@ -65,6 +71,13 @@ def ensure_many(keys: Sequence[str], ttl: float) -> Flow[list[Entry]]:
     replies: list[Any] = replies_or_raise((yield [*marks, *map(Read, distinct)]))
     found = dict(zip(distinct, replies[len(distinct) :], strict=True))
     return [found[key] for key in keys]
+
+
+def _take_back(keys: list[str], owner: str) -> Flow[None]:
+    """After an answer that is an error. Revokes the owner only if a try was not answered: what a store remembers of it
+    takes memory, which a full one has not."""
+    run: Run = yield RUN
+    yield from undo([Release(key, owner, run.doubtful) for key in keys])
 
 
 def _revoke_if_doubtful(stale: list[str], owner: str) -> Flow[bool]:

@@ -22,10 +22,10 @@ from ..errors import (
 from ..flow import RUN, Ask, Flow, Run, Scan, replies_or_raise, undo
 from ..formats import read_item
 from ..model import Entry, LeasedItem, NoItem, State, item_key
-from ..ops import Ack, Amend, Count, Push, Read, Renew, Return, Take
+from ..ops import Ack, Amend, Count, Push, Read, Renew, Resume, Return, Take
 from ..rules import MAX_TTL, bounded_value, deadline
 
-_PAGE = 100  # items per scan: at 256 KiB each, 25 MiB in memory at worst
+_PAGE = 50  # items per scan: at 256 KiB each, 13 MiB in memory at worst
 
 # The op that parks an item as a dead letter with this payload, and why; None if it is too large for that.
 Park = Callable[[LeasedItem, Any, Unreadable | str], Push | None]
@@ -230,16 +230,26 @@ def renew(queue: str, id: str, owner: str, ttl: float) -> Flow[float | None]:
 
 
 def resume(queue: str, id: str, owner: str, ttl: float) -> Flow[TakenItem]:
-    """The item that another process took under this owner, with its lease extended; raises Busy if it was lost."""
-    key = item_key(queue, id)
-    entry, read = replies_or_raise((yield [Renew(key, owner, ttl), Read(key)]))
+    """The item that another process took under this owner, which is gone from now on; raises Busy if that one no longer
+    has it. An interrupted caller leaves it to others: what it may have taken over is returned, and a token that was not
+    resumed stays valid."""
     run: Run = yield RUN
-    ends = deadline(run.sent, entry.left)
-    if entry.owner != owner or read.value is None or run.now() >= ends:
-        text = f"item {id!r} is no longer taken under this token: it was settled, or its lease expired"
-        raise Busy(text, key=id, left=entry.left)
-    payload = _payload(read.value, queue, id)
-    return TakenItem(id, payload, entry.attempts, entry.fence, owner, ends, False, read.value, ttl)
+    successor, answered = run.fresh_owner(), False
+    try:
+        entry: Entry = yield Resume(item_key(queue, id), owner, successor, ttl)
+        answered = True
+        ends = deadline(run.sent, entry.left)
+        if entry.owner == successor and entry.value is not None and run.now() < ends:
+            payload = _payload(entry.value, queue, id)
+            return TakenItem(id, payload, entry.attempts, entry.fence, successor, ends, False, entry.value, ttl)
+    except INTERRUPTIONS as why:
+        if answered or is_unanswered(why):  # else nothing was sent
+            yield from undo([Return(queue, id, successor)])
+        raise
+    if entry.owner == successor:  # the reply came too late
+        yield Return(queue, id, successor)
+    text = f"item {id!r} is no longer taken under this token: it was resumed or settled, or its lease expired"
+    raise Busy(text, key=id, left=entry.left)
 
 
 def count(queue: str) -> Flow[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -11,17 +10,18 @@ from ..errors import InvalidInput, Unreadable
 from ..events import DeadLettered
 from ..flow import Flow
 from ..leases.context import AsyncRunFlow, Context, RunFlow
-from ..leases.token import read_token
+from ..leases.token import Token, read_token
+from ..logs import get_logger
 from ..model import LeasedItem, item_key
 from ..ops import Push
 from ..resilience.guard import guarded
-from ..rules import Seconds, checked_name, page_size, ttl_seconds, wait_seconds
+from ..rules import Seconds, checked_name, local_clock, page_size, ttl_seconds, wait_seconds
 from . import flow as flows
 from .flow import ItemInfo, TakenItem
 from .item import AsyncItem, Item, ItemBase, delay_seconds
 from .waiting import TakeTerms, take
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 T = TypeVar("T")
 ItemInfos = list[ItemInfo]
@@ -51,11 +51,14 @@ class QueueBase:
         return self._guarded(take(self._queue, terms, self._park, named))
 
     def _resuming(self, token: str) -> Flow[TakenItem]:
-        given = read_token(token)
-        kind, _, id = given.key.partition("/")
-        if kind != "item":
-            raise InvalidInput("this is the token of a lease, not of an item; give what item.hand_over() returned")
+        given, id = _item_token(token)
         return self._guarded(flows.resume(self._queue, id, given.owner, given.ttl))
+
+    def _taken(self, token: str) -> TakenItem:
+        """The item of the token, assuming that its taker still has it."""
+        given, id = _item_token(token)
+        ends = local_clock() + given.ttl
+        return TakenItem(id, None, 0, given.fence, given.owner, ends, False, ttl=given.ttl)
 
     def _counting(self) -> Flow[int]:
         return self._guarded(flows.count(self._queue))
@@ -103,6 +106,15 @@ def _attempts(max_attempts: Any) -> int:
     return max_attempts
 
 
+def _item_token(text: str) -> tuple[Token, str]:
+    """The token and the id of its item; raises InvalidInput if it is not that of an item."""
+    token = read_token(text)
+    kind, _, id = token.key.partition("/")
+    if kind != "item":
+        raise InvalidInput("this is the token of a lease, not of an item; give what item.hand_over() returned")
+    return token, id
+
+
 def _seen(id: str, expected: Seen) -> Seen:
     """The item as the caller saw it; raises InvalidInput if that is none, or another one."""
     if not isinstance(expected, ItemInfo | ItemBase):
@@ -141,9 +153,17 @@ class Queue(QueueBase):
         return None if taken is None else Item(self.name, taken, self._run)
 
     def resume(self, token: str) -> Item:
-        """The item that another process of this queue handed over; its lease is extended by its ttl. Raises Busy if it
-        was settled, or its lease expired."""
+        """Takes over the item that another process of this queue handed over, with its ttl from now; raises Busy if it
+        was resumed or settled before, or its lease expired. The token is void from then on: nobody can settle by it."""
         return Item(self.name, self._run(self._resuming(token)), self._run)
+
+    def item_of(self, token: str) -> Item:
+        """The item of this token, to renew, ack or give it back in the name of its taker; sends nothing yet, and does
+        not know its payload.
+
+        Every process that has the token can do that, without being told apart: to do the work, `resume`.
+        """
+        return Item(self.name, self._taken(token), self._run)
 
     def amend(self, id: str, payload: Any, *, expected: Seen) -> bool:
         """Replaces the payload if the item is still as the caller saw it; it keeps its place, state and attempts.
@@ -197,9 +217,17 @@ class AsyncQueue(QueueBase):
         return None if taken is None else AsyncItem(self.name, taken, self._run)
 
     async def resume(self, token: str) -> AsyncItem:
-        """The item that another process of this queue handed over; its lease is extended by its ttl. Raises Busy if it
-        was settled, or its lease expired."""
+        """Takes over the item that another process of this queue handed over, with its ttl from now; raises Busy if it
+        was resumed or settled before, or its lease expired. The token is void from then on: nobody can settle by it."""
         return AsyncItem(self.name, await self._run(self._resuming(token)), self._run)
+
+    def item_of(self, token: str) -> AsyncItem:
+        """The item of this token, to renew, ack or give it back in the name of its taker; sends nothing yet, and does
+        not know its payload.
+
+        Every process that has the token can do that, without being told apart: to do the work, `resume`.
+        """
+        return AsyncItem(self.name, self._taken(token), self._run)
 
     async def amend(self, id: str, payload: Any, *, expected: Seen) -> bool:
         """Replaces the payload if the item is still as the caller saw it; it keeps its place, state and attempts.

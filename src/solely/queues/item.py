@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from time import time
 from typing import Any, Self
@@ -11,11 +10,12 @@ from ..errors import ClientClosed, LeaseLost, StoreError
 from ..flow import Flow
 from ..leases.context import AsyncRunFlow, RunFlow
 from ..leases.token import Token, write_token
+from ..logs import get_logger
 from ..rules import MAX_TTL, Seconds, local_clock, seconds, ttl_seconds
 from . import flow as flows
 from .flow import TakenItem
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 
 def delay_seconds(delay: Seconds) -> float:
@@ -52,8 +52,8 @@ class ItemBase:
         return 0.0 if self._is_over() else max(0.0, self._deadline - local_clock())
 
     def hand_over(self) -> str:
-        """Stops relying on the item here, without giving it back; returns the token with which another process resumes
-        it. A secret: it permits to ack the item."""
+        """Stops relying on the item here, without giving it back; returns the token with which one other process
+        resumes it, and any process settles it (`item_of`). A secret."""
         self._handed_over = True
         since = time() - max(0.0, self._ttl - (self._deadline - local_clock()))
         return write_token(Token(f"item/{self.id}", self._owner, self._ttl, self.fence, since))
@@ -94,7 +94,7 @@ class ItemBase:
         """Raises LeaseLost if the item was not this caller's any more: another one has it, and so repeats the work, or
         the store lost it."""
         if not kept:
-            why = "its lease expired, or the store no longer had it"
+            why = "its lease expired, it was resumed by its token, or the store no longer had it"
             if self._is_over():
                 why = "it was acked, given back, handed over, or taken before a fork"
             text = f"item {self.id!r} of queue {self.queue!r} was lost: {why}; another caller may repeat the work"

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import sys
 from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import Any
 
 from ..errors import LeaseLost, StoreError, Unreadable
+from ..logs import get_logger
 from ..owner import fresh_owner
 from ..rules import MAX_TTL, Seconds, seconds
 from .flow import TakenItem
 from .item import AsyncItem
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 Perform = Callable[[AsyncItem], Awaitable[object]]
 REPLAYED = "replay-"  # begins the id of an item that comes from a dead letter, which keeps only the payload
@@ -70,6 +71,15 @@ class ReplayedItem(AsyncItem):
 
 async def _sends_nothing(flow: Any, /) -> Any:
     raise AssertionError("a replayed item has no lease of its own")
+
+
+def begun_work(perform: Perform, item: AsyncItem) -> Awaitable[object]:
+    """The work on the item; raises PermanentFailure if it is none that can be awaited: its effect has happened, and a
+    retry would repeat it."""
+    work: Any = perform(item)
+    if not isawaitable(work):
+        raise PermanentFailure(f"perform must be a coroutine function; it returned {work!r:.80}")
+    return work
 
 
 async def perform_renewed(perform: Perform, item: AsyncItem, ttl: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,15 +11,16 @@ from typing import Any
 from ..dead_letters.handle import AsyncDeadLetters
 from ..errors import InvalidInput, StoreUnavailable
 from ..events import Event, Lost, ReleasedLease
+from ..logs import get_logger
 from ..model import item_key
 from ..resilience import Backoff
 from ..rules import MAX_KEY_BYTES, MAX_TTL, local_clock
 from .flow import queue_of
 from .handle import AsyncQueue
 from .item import AsyncItem
-from .performing import ItemLeft, ItemLost, Perform, Postpone, Retry, is_permanent, perform_renewed
+from .performing import ItemLeft, ItemLost, Perform, Postpone, Retry, begun_work, is_permanent, perform_renewed
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 # While the store is unreachable: soon enough after a restart, and 5 s at most once it is back.
 AWAY = Backoff((0.5, 1.0, 2.0, 5.0))
@@ -86,7 +86,7 @@ class ItemHandler:
 
     async def _perform_in_slot(self, item: AsyncItem) -> object:
         async with self.slots:
-            return await self.perform(item)
+            return await begun_work(self.perform, item)
 
     async def _settled(self, item: AsyncItem, error: BaseException | None) -> str:
         """Acks the item, gives it back or parks it; returns which."""

@@ -7,7 +7,6 @@ the work runs. If it is lost all the same, the work is cancelled.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
@@ -17,14 +16,16 @@ from typing import Any, NamedTuple
 from ..dead_letters.handle import AsyncDeadLetters
 from ..errors import ClientClosed, InvalidInput, StoreError
 from ..events import Acquired
+from ..functions import coroutine_function, plain_function, work_function
+from ..logs import get_logger
 from ..resilience import Backoff
 from ..rules import DAY, Seconds, local_clock, seconds, ttl_seconds
 from .handle import AsyncQueue
 from .item import AsyncItem
-from .performing import Perform, ReplayedItem
+from .performing import Perform, ReplayedItem, begun_work
 from .settling import AWAY, ItemHandler, Tally, key_of, report
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 Queues = Iterable[AsyncQueue]
 FindQueues = Callable[[], Queues | Awaitable[Queues]]
@@ -83,8 +84,11 @@ class QueueWorker:
         backoff: Backoff = FAILED,
         name: str = "",
     ) -> None:
-        fixed = [queues] if isinstance(queues, AsyncQueue) else [] if callable(queues) else list(queues)
-        self._find: FindQueues | None = None if isinstance(queues, AsyncQueue) or not callable(queues) else queues
+        named = callable(queues) and not isinstance(queues, AsyncQueue)
+        self._find: FindQueues | None = work_function("queues", queues) if named else None  # type: ignore[assignment]
+        fixed = [] if named else _checked([queues] if not isinstance(queues, Iterable) else queues)
+        if not isinstance(dead_letters, AsyncDeadLetters):
+            raise InvalidInput(f"dead_letters must be those of an AsyncClient, not {dead_letters!r:.80}")
         if self._find is None and not fixed:
             raise InvalidInput("a worker needs a queue; give one, a list of them, or a function that returns them")
         self.name = name or (fixed[0].name if fixed else dead_letters.group)
@@ -94,7 +98,7 @@ class QueueWorker:
         self._tally = Tally()
         self._handler = ItemHandler(
             self.name,
-            perform,
+            coroutine_function("perform", perform),
             dead_letters,
             ttl_seconds(ttl),
             _at_least_one("max_attempts", max_attempts),
@@ -114,7 +118,7 @@ class QueueWorker:
     def on_settled(self, hook: Callable[[str], object]) -> None:
         """Has the hook called with what became of each item: acked, retried, postponed, parked, delayed,
         stopped, or left to its lease."""
-        self._handler.on_settled = hook
+        self._handler.on_settled = plain_function("hook", hook)
 
     @property
     def health(self) -> WorkerHealth:
@@ -163,7 +167,7 @@ class QueueWorker:
         """Performs the payload of a dead letter, for `dead_letters.replay`; raises the error of the work, which leaves
         the letter. The item has a fresh id, which begins with `replay-`, and no lease of its own, since the letter has
         one."""
-        return await self._handler.perform(ReplayedItem(self.name, payload))
+        return await begun_work(self._handler.perform, ReplayedItem(self.name, payload))
 
     # -- taking
 
@@ -174,7 +178,8 @@ class QueueWorker:
         self._look_at = local_clock() + _LOOK
         try:
             named = self._find()
-            found = {queue.name: queue for queue in (await named if isawaitable(named) else named)}
+            current = _checked(await named if isawaitable(named) else named)
+            found = {queue.name: queue for queue in current}
         except Exception as error:  # noqa: BLE001 - the worker goes on with the queues that it knows
             self._look_at = local_clock() + self._store_failed(error)
             return
@@ -281,6 +286,15 @@ class QueueWorker:
                 await asyncio.wait(late, timeout=_GIVE_BACK)
             self._running = False
             self._ended.set()
+
+
+def _checked(queues: Any) -> list[AsyncQueue]:
+    """The queues; raises InvalidInput if one is none of an AsyncClient."""
+    checked = list(queues)
+    for each in checked:
+        if not isinstance(each, AsyncQueue):
+            raise InvalidInput(f"a worker takes from queues of an AsyncClient, not from {each!r:.80}")
+    return checked
 
 
 def _at_least_one(name: str, value: Any) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime
 
 from .. import events
@@ -10,11 +9,12 @@ from ..errors import ReservationMismatch, UnknownReservation
 from ..flow import Flow
 from ..leases.context import Context
 from ..leases.hold import Hold, Unguarded
+from ..logs import get_logger
 from ..rules import local_clock
 from . import flow as flows
 from .flow import RESERVED, ReservationTicket, ReserveReply
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 
 def reserving(
@@ -38,6 +38,17 @@ def reserving(
             else events.Suppressed(key, reply.reason, reply.retry_after)
         )
         context.hook(event)
+    return reply
+
+
+def resuming(context: Context, ticket: ReservationTicket, renew: bool, most: float) -> Flow[ReserveReply]:
+    """Takes over the reservation, which is watched from now on and, if `renew`, renewed, for at most `most` seconds."""
+    reply = yield from flows.resume(ticket, context.signature.taking_over)
+    assert reply.hold is not None, "it was resumed"
+    reply.hold.keep(renew, most)
+    context.keep(reply.hold)
+    if context.hook is not None:
+        context.hook(events.Resumed(ticket.key, reply.hold.fence, ticket.fence, reply.hold.ttl))
     return reply
 
 

@@ -8,6 +8,7 @@ hit is removed only while the hold is known to last: after an expiry it may have
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..errors import (
@@ -22,10 +23,13 @@ from ..errors import (
 )
 from ..flow import RUN, Ask, Flow, Run, Scan, replies_or_raise, undo
 from ..formats import read_sent
+from ..holder import describe
+from ..leases import flow as leases
 from ..leases.hold import Hold
+from ..leases.token import Token
 from ..model import ABSENT, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, Gone
 from ..ops import Acquire, Clear, Finish, Hit, Read, Release, Renew, Unhit
-from ..rules import DAY, DEFAULT_HOLD, MIN_TTL
+from ..rules import DAY, MIN_TTL
 
 RESERVED, QUIET, LIMITED = "reserved", "quiet", "limited"  # why a reservation is suppressed
 
@@ -50,14 +54,21 @@ class ReservationTerms(NamedTuple):
 
 
 class ReservationTicket(NamedTuple):
-    """Identifies a reservation to renew, record or release it, in this process or another."""
+    """Identifies a reservation to renew, record or release it, in this process or another. Its hits are counted under
+    `reserver`, which is another owner than this one after it was resumed."""
 
     key: str
     owner: str
     fence: int
     quiet: float
     hits: tuple[str, ...]
-    hold: float = DEFAULT_HOLD
+    hold: float
+    reserver: str
+
+    @property
+    def name(self) -> str:
+        """The key as the user wrote it."""
+        return self.key.partition("/")[2]
 
 
 class ReserveReply(NamedTuple):
@@ -123,7 +134,7 @@ def _reserve(key: str, terms: ReservationTerms, info: str) -> Flow[ReserveReply 
         if is_unanswered(why) or hits:  # else nothing was sent
             yield _undoing(key, owners, hits, is_unanswered(why))
         raise
-    ticket = ReservationTicket(key, owner, hold.fence, terms.quiet, tuple(hit.key for hit in hits), terms.hold)
+    ticket = ReservationTicket(key, owner, hold.fence, terms.quiet, tuple(hit.key for hit in hits), terms.hold, owner)
     return ReserveReply(hold, ticket, suppressed=entry.refused, info=info)
 
 
@@ -146,6 +157,23 @@ def _limited(key: str, owners: list[str], hits: list[Hit], retry_after: float) -
     return ReserveReply(reason=LIMITED, retry_after=retry_after, suppressed=entry.refused)
 
 
+def resume(ticket: ReservationTicket, info: Callable[[str], str]) -> Flow[ReserveReply]:
+    """Takes over the reservation, whose former owner is gone from now on; `info` makes the info of this holder from
+    that of the former one.
+
+    Raises ReservationMismatch if another reservation has the key, or this one was resumed before; UnknownReservation if
+    it was recorded or is unknown.
+    """
+    token = Token(ticket.key, ticket.owner, ticket.hold, ticket.fence, 0.0)
+    hold, entry = yield from leases.resume(token, info)
+    if hold is None and entry.fence == ticket.fence:
+        raise _recorded(ticket)
+    if hold is None:
+        raise _not_mine(ticket, entry)
+    resumed = ticket._replace(owner=hold.owner, fence=hold.fence)
+    return ReserveReply(hold, resumed, suppressed=entry.refused, info=entry.info)
+
+
 def renew(ticket: ReservationTicket, hold: float) -> Flow[Entry]:
     """Holds the entry for at least `hold` more seconds, and returns it; never shortens the hold.
 
@@ -155,9 +183,13 @@ def renew(ticket: ReservationTicket, hold: float) -> Flow[Entry]:
     if entry.owner != ticket.owner:
         raise _not_mine(ticket, entry)
     if entry.state is not HELD:
-        text = f"reservation {ticket.fence} of {entry.name!r} was recorded: there is no hold to renew"
-        raise UnknownReservation(text, key=entry.name)
+        raise _recorded(ticket)
     return entry
+
+
+def _recorded(ticket: ReservationTicket) -> UnknownReservation:
+    text = f"reservation {ticket.fence} of {ticket.name!r} was recorded: there is no hold to renew or resume"
+    return UnknownReservation(text, key=ticket.name)
 
 
 def record(ticket: ReservationTicket, now: str) -> Flow[bool]:
@@ -192,8 +224,10 @@ def record(ticket: ReservationTicket, now: str) -> Flow[bool]:
 def _not_mine(ticket: ReservationTicket, entry: Entry) -> UnknownReservation | ReservationMismatch:
     name = entry.name
     if entry.fence:
-        text = f"reservation {ticket.fence} of {name!r} expired, and {entry.fence} has the key: it may be sent twice"
-        return ReservationMismatch(text, key=name, expected=entry.fence, got=ticket.fence)
+        how = "was resumed" if entry.gone == Gone.RESUMED else "expired, or was resumed"
+        text = f"reservation {ticket.fence} of {name!r} {how}, and {entry.fence} has the key"
+        text += f" ({describe(entry.info)})" if entry.info else ""
+        return ReservationMismatch(f"{text}: it may be sent twice", key=name, expected=entry.fence, got=ticket.fence)
     how = f" ({entry.gone})" if entry.gone else ""
     text = f"reservation {ticket.fence} of {name!r} is unknown{how}: it was released, or expired long ago"
     unknown = UnknownReservation(text, key=name)
@@ -220,20 +254,23 @@ def release(ticket: ReservationTicket, revoke: bool, unsettled: bool = False) ->
     """Frees the key at once and removes the hits. False if there was nothing to free: it was recorded or released, or
     it expired, and then its hits stay, since it may have been sent. `unsettled`: this caller knows that it was neither
     recorded nor released; without hits and a quiet window, that takes one op."""
-    known = unsettled and not ticket.quiet and not ticket.hits
+    ours = unsettled and not ticket.quiet and not ticket.hits
     try:
-        return (yield from _release(ticket, revoke, known))
-    except Interrupted:
-        yield from _release(ticket, True, known)  # done before the caller's interruption is raised
+        ours = ours or (yield from _is_held(ticket))
+        return ours and (yield from _free(ticket, revoke))
+    except Interrupted:  # done before the caller's interruption is raised; a batch that was under way is repeated whole
+        if ours or (yield from _is_held(ticket)):
+            yield from _free(ticket, True)
         raise
 
 
-def _release(ticket: ReservationTicket, revoke: bool, known: bool) -> Flow[bool]:
-    if not known:
-        entry: Entry | None = yield Renew(ticket.key, ticket.owner, MIN_TTL)  # never shortens; None: the undo failed
-        if entry is None or entry.owner != ticket.owner or entry.state is not HELD:
-            return False
-    unhits = [Unhit(hit, ticket.owner) for hit in ticket.hits]
+def _is_held(ticket: ReservationTicket) -> Flow[bool]:
+    entry: Entry | None = yield Renew(ticket.key, ticket.owner, MIN_TTL)  # never shortens; None: the undo failed
+    return entry is not None and entry.owner == ticket.owner and entry.state is HELD
+
+
+def _free(ticket: ReservationTicket, revoke: bool) -> Flow[bool]:
+    unhits = [Unhit(hit, ticket.reserver) for hit in ticket.hits]
     free = Release(ticket.key, ticket.owner, revoke, fence=ticket.fence)
     outcomes = replies_or_raise((yield [free, *unhits]) or [])
     run: Run = yield RUN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime
 from typing import NamedTuple, Self
 
@@ -12,6 +11,7 @@ from ..flow import Flow
 from ..holder import describe, details_of, purpose_of
 from ..leases.context import AsyncRunFlow, Context, RunFlow
 from ..leases.hold import FORKED
+from ..logs import get_logger
 from ..model import DONE, Entry
 from ..rules import local_clock
 from . import flow as flows
@@ -19,7 +19,7 @@ from .calls import recording, releasing
 from .flow import LIMITED, QUIET, RESERVED, ReserveReply
 from .ids import id_of
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 
 class ReservationBase:

@@ -25,11 +25,12 @@ def ticket_of(id: Any) -> ReservationTicket:
     if not isinstance(id, str):
         raise InvalidInput(f"a reservation id must be the str that reservation.id returned, not {id!r:.80}")
     try:
-        key, owner, fence, quiet, hits, hold = json.loads(base64.urlsafe_b64decode(id[:MAX_ID]))
+        key, owner, fence, quiet, hits, hold, reserver = json.loads(base64.urlsafe_b64decode(id[:MAX_ID]))
         stored = _stored(key, "reservation"), str(owner), int(fence), float(quiet), tuple(map(_stored, hits))
-        ticket = ReservationTicket(*stored, hold=float(hold))
+        ticket = ReservationTicket(*stored, float(hold), str(reserver))
         lasting = 0.0 <= ticket.quiet <= MAX_TTL and MIN_TTL <= ticket.hold <= MAX_TTL
-        if lasting and _OWNER.fullmatch(ticket.owner) and 0 < ticket.fence < 1 << 63:
+        owned = _OWNER.fullmatch(ticket.owner) and _OWNER.fullmatch(ticket.reserver)
+        if lasting and owned and 0 < ticket.fence < 1 << 63:
             return ticket
     except (ValueError, TypeError, OverflowError, RecursionError):
         pass

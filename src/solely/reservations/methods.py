@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UnknownReservation
 from ..leases.context import AsyncMethods, Methods
+from ..logs import get_logger
 from ..rules import DEFAULT_HOLD, MIN_TTL, Seconds, checked_reason, page_size, seconds, stored_key, ttl_seconds
 
 # What does the work is imported by the methods that use it, so that a program pays only for the nouns that it uses.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .handle import AsyncReservation, Reservation, ReservationInfo
     from .policies import Group
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 KIND = "reservation"
 
@@ -85,12 +85,29 @@ class Reservations(Methods):
         reply = self._run(reserving(self._context, stored, terms, info, renew, _longest(max_hold)))
         return Reservation(key, reply, self._context, self._run)
 
+    def resume_reservation(self, id: str, *, renew: bool = True, max_hold: Seconds | None = None) -> Reservation:
+        """Takes over the reservation of this id, which another process handed over, under a new fence and with its
+        `hold` from now; it is renewed as one of `reserve`.
+
+        Raises ReservationMismatch, which names the holder, if it was resumed before or another reservation has the key;
+        UnknownReservation if it was recorded, released or expired. The id is void from then on: a holder that gave it
+        out and did not let go loses the reservation.
+        """
+        from .calls import resuming
+        from .handle import Reservation
+        from .ids import ticket_of
+
+        ticket, most = ticket_of(id), _longest(max_hold)
+        reply = self._run(resuming(self._context, ticket, renew, most))
+        return Reservation(ticket.name, reply, self._context, self._run)
+
     def renew_reservation(self, id: str, *, hold: Seconds | None = None) -> float:
         """Holds the reservation of this id for `hold` seconds from now (default: its original hold), never shorter than
         before; returns the seconds left, counted from before the call.
 
         Raises ReservationMismatch if another reservation has the key, UnknownReservation if it was recorded, released
-        or expired. A process that takes over a reservation must call this: it is not renewed automatically.
+        or expired. Every process that has the id can renew, record and release, without being told apart: to send,
+        `resume_reservation`.
         """
         from .calls import renewing
 
@@ -167,12 +184,31 @@ class AsyncReservations(AsyncMethods):
         reply = await self._run(reserving(self._context, stored, terms, info, renew, _longest(max_hold)))
         return AsyncReservation(key, reply, self._context, self._run)
 
+    async def resume_reservation(
+        self, id: str, *, renew: bool = True, max_hold: Seconds | None = None
+    ) -> AsyncReservation:
+        """Takes over the reservation of this id, which another process handed over, under a new fence and with its
+        `hold` from now; it is renewed as one of `reserve`.
+
+        Raises ReservationMismatch, which names the holder, if it was resumed before or another reservation has the key;
+        UnknownReservation if it was recorded, released or expired. The id is void from then on: a holder that gave it
+        out and did not let go loses the reservation.
+        """
+        from .calls import resuming
+        from .handle import AsyncReservation
+        from .ids import ticket_of
+
+        ticket, most = ticket_of(id), _longest(max_hold)
+        reply = await self._run(resuming(self._context, ticket, renew, most))
+        return AsyncReservation(ticket.name, reply, self._context, self._run)
+
     async def renew_reservation(self, id: str, *, hold: Seconds | None = None) -> float:
         """Holds the reservation of this id for `hold` seconds from now (default: its original hold), never shorter than
         before; returns the seconds left, counted from before the call.
 
         Raises ReservationMismatch if another reservation has the key, UnknownReservation if it was recorded, released
-        or expired. A process that takes over a reservation must call this: it is not renewed automatically.
+        or expired. Every process that has the id can renew, record and release, without being told apart: to send,
+        `resume_reservation`.
         """
         from .calls import renewing
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..errors import InvalidInput
+from ..functions import plain_function
 from ..rules import DAY, seconds
 
 Chance = Callable[[], float]  # → [0, 1), as random.random
@@ -28,6 +29,7 @@ class Backoff:
             raise InvalidInput("a backoff needs at least one step")
         if not 0.0 <= self.spread < 1.0:
             raise InvalidInput(f"spread={self.spread!r} is out of bounds; give a share of the pause, from 0 to below 1")
+        plain_function("chance", self.chance)
         object.__setattr__(self, "steps", steps)
 
     def __iter__(self) -> Iterator[float]:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Self, TypeVar
 
+from ..functions import begun, finished, plain_function, work_function
 from ..rules import Seconds, local_clock
 from .circuit import Circuit, Errors, Passes, refusal, rule, verdict
 
@@ -41,7 +42,7 @@ class Breaker:
     ) -> None:
         self.name = name
         self._rule = rule(threshold, per, cooldown, successes, on)
-        self._clock = clock
+        self._clock = plain_function("clock", clock)
         self._mutex = threading.Lock()
         self._passes = Passes[Pass]()
         self._failures: deque[float] = deque(maxlen=threshold)
@@ -108,10 +109,12 @@ class Breaker:
 
     def call(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
         """Makes the call and returns its result; raises BreakerOpen if it is not admitted."""
+        plain_function("work", work, "use call_async")
         with self:
-            return work(*args, **options)
+            return finished("the work", work(*args, **options))
 
     async def call_async(self, work: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
         """Awaits the call and returns its result; raises BreakerOpen if it is not admitted."""
+        work_function("work", work)
         with self:
-            return await work(*args, **options)
+            return await begun("the work", work(*args, **options))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, TypeVar, overload
 
+from ..functions import begun, coroutine_function, finished, is_coroutine_function, work_function
 from .backoff import RETRY
 
 T = TypeVar("T")
@@ -43,14 +44,18 @@ def retry(
     """The result of the call, which is repeated after each pause of `backoff` while it raises an error in `on`.
 
     Raises the last error when there are no more pauses, and any other error at once. If `call` returns a coroutine,
-    await the result.
+    await the result. `sleep` is of the same kind as `call`.
     """
+    work_function("call", call)
+    if sleep is not None:
+        check = coroutine_function if is_coroutine_function(call) else work_function
+        check("sleep", sleep)
     pauses = iter(backoff)
     while True:
         try:
             result = call()
         except on as error:
-            (sleep or time.sleep)(_next(pauses, error))
+            finished("sleep", (sleep or time.sleep)(_next(pauses, error)))
         else:
             return _awaited(result, call, on, pauses, sleep) if inspect.iscoroutine(result) else result
 
@@ -68,7 +73,7 @@ async def _awaited(
         try:
             return await result
         except on as error:
-            await (sleep or asyncio.sleep)(_next(pauses, error))
+            await begun("sleep", (sleep or asyncio.sleep)(_next(pauses, error)))
             result = call()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Callable
@@ -15,13 +14,14 @@ from ..flow import NOW, Flow
 from ..leases.context import Context
 from ..leases.hold import Hold, longest_hold
 from ..leases.lease import AsyncLease, Lease
+from ..logs import get_logger
 from ..resilience.backoff import Backoff
 from ..rules import Seconds, stored_key, ttl_seconds
 from . import flow
 from .state import DueTick, Misfire, ReplicaState, RunReport, SchedulePlan
 from .timetable import MOST_COUNTED, US, Calendar, microseconds, moment, timetable
 
-log = logging.getLogger("solely")
+log = get_logger()
 L = TypeVar("L", bound=Lease | AsyncLease)
 # While the store is unreachable: soon enough for a failover, rare enough for a server that starts.
 AWAY = Backoff((0.5, 1.0, 2.0, 5.0))

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from ..errors import InvalidInput, LeaseLost, StoreError, StoreUnavailable
+from ..functions import coroutine_function, finished, plain_function
 from ..leases.context import AsyncRunFlow, Context, RunFlow
 from ..leases.lease import AsyncLease, Lease
 from ..rules import REMEMBER, Seconds, local_clock
@@ -21,11 +22,11 @@ Job = Callable[[Tick[Lease]], object]
 AsyncJob = Callable[[Tick[AsyncLease]], Awaitable[object]]
 
 
-def _given(job: Any, own: Any, name: str) -> Any:
+def _given(job: Any, own: Any, name: str, check: Callable[[str, Any], Any]) -> Any:
     chosen = job if job is not None else own
     if not callable(chosen):
         raise InvalidInput(f"schedule {name!r} has no job: give run() a function, or decorate one with it")
-    return chosen
+    return check(f"the job of schedule {name!r}", chosen)
 
 
 class Schedule(ScheduleBase):
@@ -39,7 +40,7 @@ class Schedule(ScheduleBase):
 
     def __call__(self, job: Job) -> Self:
         """Makes this the job of the schedule, which then runs by `run()`: a decorator."""
-        self._job = _given(job, None, self.name)
+        self._job = _given(job, None, self.name, plain_function)
         return self
 
     def status(self) -> ScheduleInfo | None:
@@ -55,7 +56,7 @@ class Schedule(ScheduleBase):
 
         An error of the job is logged, and the tick is over. While the store is unreachable, it waits and asks again.
         """
-        work, failures, rest = _given(job, self._job, self.name), 0, 0.0
+        work, failures, rest = _given(job, self._job, self.name, plain_function), 0, 0.0
         while not self._stopped.wait(min(rest, _LONGEST_NAP)):
             try:
                 rest, failures = self.run_due(work), 0
@@ -64,13 +65,13 @@ class Schedule(ScheduleBase):
 
     def run_due(self, job: Job | None = None) -> float:
         """Runs the tick that is due, if this replica wins it; returns the seconds after which to call again."""
-        work = _given(job, self._job, self.name)
+        work = _given(job, self._job, self.name, plain_function)
         due = self._run(self._attempting())
         if not isinstance(due, DueTick):
             return due
         error: Exception | None = None
         try:
-            work(self._tick(due, lambda hold: Lease(hold, self._context, self._run)))
+            finished("the job", work(self._tick(due, lambda hold: Lease(hold, self._context, self._run))))
         except Exception as raised:  # noqa: BLE001 - a failed job ends its tick
             error = raised
             self._failed(due, raised)
@@ -108,7 +109,7 @@ class AsyncSchedule(ScheduleBase):
 
     def __call__(self, job: AsyncJob) -> Self:
         """Makes this the job of the schedule, which then runs by `run()`: a decorator."""
-        self._job = _given(job, None, self.name)
+        self._job = _given(job, None, self.name, coroutine_function)
         return self
 
     async def status(self) -> ScheduleInfo | None:
@@ -125,7 +126,7 @@ class AsyncSchedule(ScheduleBase):
 
         An error of the job is logged, and the tick is over. While the store is unreachable, it waits and asks again.
         """
-        work, failures, rest = _given(job, self._job, self.name), 0, 0.0
+        work, failures, rest = _given(job, self._job, self.name, coroutine_function), 0, 0.0
         while not await self._stops_within(rest):
             try:
                 rest, failures = await self.run_due(work), 0
@@ -144,7 +145,7 @@ class AsyncSchedule(ScheduleBase):
 
     async def run_due(self, job: AsyncJob | None = None) -> float:
         """Runs the tick that is due, if this replica wins it; returns the seconds after which to call again."""
-        work = _given(job, self._job, self.name)
+        work = _given(job, self._job, self.name, coroutine_function)
         due = await self._run(self._attempting())
         if not isinstance(due, DueTick):
             return due

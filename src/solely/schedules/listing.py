@@ -55,7 +55,7 @@ def status(name: str) -> Flow[ScheduleInfo | None]:
 
 def schedules(prefix: str, after: str, limit: int) -> Flow[list[ScheduleInfo]]:
     """A page of the schedules."""
-    found: list[Entry] = yield from listing("schedule", prefix, after, limit)
+    found: list[Entry] = yield from listing("schedule", prefix, after, limit, lambda entry: entry)
     ticks: list[Entry] = replies_or_raise((yield [Read(f"tick/{each.name}") for each in found])) if found else []
     return [_info(kept.name, kept, tick) for kept, tick in zip(found, ticks, strict=True)]
 

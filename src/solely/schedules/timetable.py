@@ -172,6 +172,11 @@ class Calendar(Timetable):
         return (before + timedelta(seconds=high)).replace(microsecond=0)
 
 
+def check_schedule(when: str | Seconds, tz: str | tzinfo = "UTC") -> None:
+    """Raises InvalidInput unless schedules take these seconds, "@every 90s", or cron expression, in this time zone."""
+    timetable("", when, tz, 0.0)
+
+
 def timetable(name: str, when: str | Seconds, tz: str | tzinfo, jitter: Seconds) -> Timetable:
     """The timetable of seconds, of "@every 90s", or of a cron expression; raises InvalidInput if it is invalid."""
     spread = seconds("jitter", jitter, least=0.0, most=MAX_TTL)

@@ -33,8 +33,11 @@ class StoreBase(Protocol):
     """What blocking and asyncio stores have in common."""
 
     client: str  # 128 random bits, as hex: this process's name in the queues of entries and its wake-up channel
-    polls: bool  # True if other processes' releases are seen only by polling
     max_limit: int  # the largest limit that a Hit may have here
+
+    @property
+    def polls(self) -> bool:
+        """True if other processes' releases are seen only by polling."""
 
     @property
     def perform_within(self) -> Callable[[Any, Sequence[Op]], Any] | None:

@@ -11,10 +11,11 @@ marks, results, hits). Where there is one clock, both are the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import NamedTuple
 
 from ..model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Entry, Gone, LeasedItem, NoItem, Released, State
-from ..ops import Ack, Acquire, Advance, Amend, Clear, Finish, Mark, Push, Release, Renew, Return, Take
+from ..ops import Ack, Acquire, Advance, Amend, Clear, Finish, Mark, Push, Release, Renew, Resume, Return, Take
 from ..rules import MAX_GONE, MAX_WAITERS, OFFER, REMEMBER
 
 US = 1_000_000
@@ -91,7 +92,7 @@ class StoredRecord:
             at = now.lease + self.until - now.wall
         else:  # a waiter that is alive looks again within a second
             at = max(self.opens, self.kept) + (_REMEMBER if self.waiters else 0)
-        return max(at, self.gone[-1].until) if self.gone else at  # the last one displaced is remembered longest
+        return max(at, self.gone[-1].until) if self.gone else at  # in the order in which they are forgotten
 
     def useless(self, now: Now) -> bool:
         """True if this record is treated as absent, so that a store may forget it now or at any later time."""
@@ -123,9 +124,13 @@ def _was_held(record: StoredRecord, owner: str, fence: int) -> bool:
     return any(d.owner == owner and d.fence == fence for d in record.gone)
 
 
-def _displace(record: StoredRecord, owner: str, fence: int, how: str, now: Now) -> None:
+def _displace(record: StoredRecord, owner: str, fence: int, how: str, now: Now, ends: int = 0) -> None:
+    """Remembers how this owner lost the key, which it relied on until `ends` at the latest; 0: no longer than now."""
     kept = [d for d in record.gone if d.until > now.lease and (d.owner != owner or not owner)]
-    record.gone = [*kept, Displaced(owner, fence, how, now.lease + _REMEMBER)][-MAX_GONE:]
+    gone = [*kept, Displaced(owner, fence, how, (ends or now.lease) + _REMEMBER)]
+    if kept and kept[-1].until > gone[-1].until:
+        gone.sort(key=attrgetter("until"))
+    record.gone = gone[-MAX_GONE:]
 
 
 def view(key: str, record: StoredRecord | None, now: Now, asker: str = "", *, value: bool = False) -> Entry:
@@ -219,6 +224,18 @@ def renew(record: StoredRecord, op: Renew, now: Now) -> None:
     interrupted renewal may rely on a longer one."""
     if record.state is HELD and record.owner == op.owner and not _over(record, now):
         record.until = max(record.until, now.lease + us(op.ttl))
+
+
+def resume(record: StoredRecord, op: Resume, now: Now, next_fence: Callable[[], int]) -> None:
+    """Passes the hold of op.owner, if it has not run out, on to op.successor, whose repeat changes nothing. An item
+    keeps its fence, which is that of its push, and has no info: its takers differ by their owners."""
+    held = record.state is HELD and record.owner == op.owner and not _over(record, now)
+    if not held or op.successor == op.owner or _how(record, op.successor, now):
+        return
+    _displace(record, op.owner, record.fence, Gone.RESUMED, now, record.until)
+    record.owner, record.until = op.successor, now.lease + us(op.ttl)
+    if not record.is_item:
+        record.fence, record.info = next_fence(), op.info
 
 
 def finish(record: StoredRecord, op: Finish, now: Now, notified: list[str]) -> None:
@@ -346,6 +363,18 @@ def may_ack(record: StoredRecord, op: Ack) -> bool:
     return has(record, op.owner) and op.fence in (0, record.fence)
 
 
+def is_acked(record: StoredRecord, op: Ack, now: Now, born: Callable[[], int]) -> bool:
+    """The reply where there is no such item any more: True, unless its data was lost, or another owner resumed it."""
+    return _how(record, op.owner, now) != Gone.RESUMED and not (op.fence and is_lost(op.fence, born()))
+
+
+def remove_item(record: StoredRecord) -> None:
+    """Leaves nothing of the item but the memory of who lost it."""
+    _set_free(record)
+    record.value = None
+    record.opens = record.attempts = 0
+
+
 def give_back(record: StoredRecord, op: Return, now: Now) -> None:
     """Puts the item back for anyone, from op.delay on; an uncounted take is no attempt."""
     record.state, record.owner, record.until, record.opens = FREE, "", NEVER, now.lease + us(op.delay)
@@ -363,8 +392,7 @@ def amend(record: StoredRecord, op: Amend, now: Now) -> bool:
         return False
     record.value = op.value
     if op.value is None:
-        _set_free(record)
-        record.opens = record.attempts = 0
+        remove_item(record)
     return True
 
 

@@ -32,6 +32,7 @@ from .promises.marks import MarkPromises
 from .promises.queues import QueuePromises
 from .promises.reading import ReadingPromises
 from .promises.results import ResultPromises
+from .promises.resuming import ResumePromises
 from .promises.waiting import WaitingPromises
 
 
@@ -39,6 +40,7 @@ class StoreContract(
     HoldPromises,
     FencePromises,
     WaitingPromises,
+    ResumePromises,
     ResultPromises,
     MarkPromises,
     ClearingPromises,

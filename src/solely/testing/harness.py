@@ -26,6 +26,7 @@ from ..ops import (
     Release,
     Renew,
     Reply,
+    Resume,
     Return,
     Take,
     Unhit,
@@ -56,7 +57,7 @@ class Harness:
         return self._store.perform(ops)
 
     @overload
-    def one(self, op: Acquire | Renew | Finish | Read | Advance) -> Entry: ...
+    def one(self, op: Acquire | Renew | Resume | Finish | Read | Advance) -> Entry: ...
     @overload
     def one(self, op: Release) -> Released: ...
     @overload

@@ -34,6 +34,7 @@ from ..ops import (
     Release,
     Renew,
     Reply,
+    Resume,
     Return,
     Take,
     Unhit,
@@ -84,6 +85,7 @@ _ENTRY_OPS: st.SearchStrategy[Op] = st.one_of(
     st.builds(Acquire, _keys, _owners, _ttls, _prints, _clients, _delays, _prints, _flags, _flags),
     st.builds(lambda key, owner, ttl, client: Acquire(key, owner, ttl, client=client), _keys, _owners, _ttls, _clients),
     st.builds(Renew, _keys, _owners, _ttls),
+    st.builds(Resume, _keys, _owners, _owners, _ttls, _prints),
     st.builds(Finish, _keys, _owners, _results, _ttls),
     st.builds(Release, _keys, _owners, _flags, _delays, _delays, _fences),
     st.builds(lambda key, owner: Release(key, owner), _keys, _owners),
@@ -116,6 +118,7 @@ _QUEUE_OPS: st.SearchStrategy[Op] = st.one_of(
     st.builds(Amend, _queues, _ids, st.one_of(st.none(), _payloads), _payloads),
     st.builds(Count, _queues),
     st.builds(Renew, _items, _owners, _ttls),
+    st.builds(Resume, _items, _owners, _owners, _ttls, _prints),
     st.builds(Read, _items),
     st.builds(Clear, _items, _seen, _why),
 )

@@ -33,7 +33,7 @@ class WatermarkInfo(NamedTuple):
 
 def watermarks(prefix: str, after: str, limit: int) -> Flow[list[WatermarkInfo]]:
     """A page of the watermarks."""
-    return [_info(entry) for entry in (yield from listing("watermark", prefix, after, limit))]
+    return (yield from listing("watermark", prefix, after, limit, _info))
 
 
 def _info(entry: Entry) -> WatermarkInfo:

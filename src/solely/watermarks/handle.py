@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,11 +11,12 @@ from ..events import Rewound
 from ..flow import Flow
 from ..formats import WatermarkValue as Value
 from ..leases.context import AsyncRunFlow, Context, RunFlow
+from ..logs import get_logger
 from ..rules import stored_key
 from . import flow as watermark
 from .flow import Rewinding
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 Lookback = int | float | timedelta
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import InvalidInput
+from ...functions import plain_function
 from ...rules import MAX_VALUE_BYTES, MIN_TTL, Seconds, seconds, ttl_seconds, wait_seconds
 from .request import HttpRequest, whole_body
 
@@ -62,6 +63,9 @@ class Rules:
     def __post_init__(self) -> None:
         if not callable(self.scope):
             raise InvalidInput("scope must be a function of the request that names its principal")
+        for what in ("scope", "required", "releases", "payload"):
+            if not isinstance(getattr(self, what), bool):
+                plain_function(what, getattr(self, what))
         if self.in_flight not in ("wait", "conflict"):
             raise InvalidInput(f"in_flight must be 'wait' or 'conflict', not {self.in_flight!r}")
         wait_seconds(self.wait)

@@ -32,6 +32,7 @@ def _number(description: str, least: int, most: int) -> Any:
 _FIELDS: dict[str, Any] = {
     "key": _text("the stored key, kind/name", 3, MAX_STORED_KEY, pattern=r"^[a-z]{1,16}/[^\x00]+$"),
     "owner": _text("who asks: fresh for each attempt, and a secret", 1, 1024, pattern=r"^[^\x00]+$"),
+    "successor": _text("who holds it from now on: as `owner`", 1, 1024, pattern=r"^[^\x00]+$"),
     "info": _text("who holds it and what for, for people", 0, MAX_INFO_BYTES, pattern=r"^[^\x00]*$"),
     "client": _text("if refused, this waiter is queued", 0, 128, pattern=r"^[^\x00]*$"),
     "fingerprint": _text("of the payload", 0, 128, pattern=r"^[^\x00]*$"),
@@ -304,4 +305,4 @@ def _entry(wire: WireEntry) -> Entry:
     return Entry(**fields | {"left": math.inf if wire.left is None else wire.left})
 
 
-GRANTING = (ops.Acquire, ops.Mark, ops.Hit, ops.Push, ops.Take)  # what gives somebody something new
+GRANTING = (ops.Acquire, ops.Resume, ops.Mark, ops.Hit, ops.Push, ops.Take)  # what gives somebody something new

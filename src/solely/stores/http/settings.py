@@ -81,7 +81,13 @@ def parse(url: str, clock: Clock | None = None) -> ServiceAddress:
     if not (named.isascii() and named.isprintable()):
         raise InvalidInput(f"the token of {parts.scheme}://{host} is none: tokens are plain ASCII text")
     place = f"[{host}]" if ":" in host else host
-    return ServiceAddress(f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path.rstrip('/')}", named, clock)
+    address = f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+    try:
+        httpx2.URL(address)
+        host.encode("idna")  # as the resolver does, whose error would come at the first call
+    except (httpx2.InvalidURL, UnicodeError):
+        raise InvalidInput(f"{parts.scheme}://{host:.80} is no address: check the host and the path") from None
+    return ServiceAddress(address, named, clock)
 
 
 def headers(address: ServiceAddress, what: dict[str, Any]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import OrderedDict
@@ -14,6 +13,7 @@ from urllib.parse import unquote
 from ... import ops as op_types
 from ...errors import StoreError, StoreFull
 from ...kinds import check_ops
+from ...logs import get_logger
 from ...model import DONE, FREE, Allowance, Entry, LeasedItem, NoItem, item_key, line_key
 from ...ops import Op, Reply
 from ...rules import local_clock
@@ -21,7 +21,7 @@ from .. import Clock, OnHint
 from .. import transitions as t
 from .expiries import Expiries
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 DEFAULT_MAX_SIZE = 10_000
 
@@ -46,6 +46,7 @@ class Memory:
         self._perform: dict[type, Callable[[Any, t.Now, list[tuple[str, str]]], Reply]] = {
             op_types.Acquire: self._acquire,
             op_types.Renew: self._renew,
+            op_types.Resume: self._resume,
             op_types.Finish: self._finish,
             op_types.Release: self._release,
             op_types.Mark: self._mark,
@@ -173,6 +174,12 @@ class Memory:
         t.renew(record, op, now)
         return t.view(op.key, record, now, op.owner)
 
+    def _resume(self, op: op_types.Resume, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
+        record = self._get(op.key, now)
+        t.resume(record, op, now, lambda: self._next_fence(now))
+        self._keep(op.key, record, now)
+        return t.view(op.key, record, now, op.successor, value=True)
+
     def _finish(self, op: op_types.Finish, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
         record, notified = self._get(op.key, now), list[str]()
         t.finish(record, op, now, notified)
@@ -282,13 +289,18 @@ class Memory:
         return t.taken(id, queue[id], now)
 
     def _ack(self, op: op_types.Ack, now: t.Now, hints: list[tuple[str, str]]) -> bool:
+        key = item_key(op.queue, op.id)
         record = self._queues.get(op.queue, {}).get(op.id)
         if record is None:
-            return not t.is_lost(op.fence, self._born)
+            return t.is_acked(self._get(key, now), op, now, lambda: self._born)
         if not t.may_ack(record, op):
             return False
-        self._drop_item(item_key(op.queue, op.id))
-        self._forget(item_key(op.queue, op.id))
+        self._drop_item(key)
+        if record.gone:
+            t.remove_item(record)
+            self._keep(key, record, now)
+        else:
+            self._forget(key)
         return True
 
     def _return(self, op: op_types.Return, now: t.Now, hints: list[tuple[str, str]]) -> bool:

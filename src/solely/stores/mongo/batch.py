@@ -252,9 +252,9 @@ def _passed_by(op: Op, reply: Reply) -> bool:
 def levels(ops: Sequence[Op]) -> list[list[int]]:
     """The places of the ops that can be performed side by side, level by level: each op sees what went before it.
 
-    Ops on one key come one after the other; a Take or a Count comes after, and before, all others that touch its queue;
-    no Push comes before an earlier one to its queue, whose item has to be taken first.
-    """
+    Ops on one key come one after the other; a Take, a Count or an op on the line of a queue comes after, and before,
+    all others that touch this queue; no Push comes before an earlier one to its queue, whose item has to be taken
+    first."""
     found: list[list[int]] = []
     by_key: dict[str, int] = {}  # the last level that works on this key …
     by_queue: dict[str, int] = {}  # … on any item of this queue …
@@ -262,7 +262,10 @@ def levels(ops: Sequence[Op]) -> list[list[int]]:
     pushes: dict[str, int] = {}  # … and the last that pushes to it
     for place, op in enumerate(ops):
         queue = queue_of(op)
-        if type(op) is Take or type(op) is Count:
+        of_line = not queue and op.key.startswith("line/")  # type: ignore[union-attr] # only queue ops have no key
+        if of_line:
+            queue = f"item/{op.key[5:]}/"  # type: ignore[union-attr]
+        if of_line or type(op) is Take or type(op) is Count:
             level = takes[queue] = by_queue.get(queue, -1) + 1
         else:
             key = key_of(op)

@@ -66,10 +66,15 @@ IS_ITEM = {"$gt": ["$queue", ""]}  # absent and null come before any text
 _HAS_WAITERS = {"$ne": ["$waiters", []]}
 
 _REMEMBERED = {"$gt": ["$$this.until", "$$now"]}
-_AMONG_THE_GONE = {
-    "$anyElementTrue": {"$map": {"input": "$gone", "in": every({"$eq": ["$$this.owner", "$$owner"]}, _REMEMBERED)}}
-}
-GONE = {"$or": [_AMONG_THE_GONE, EXPIRED_UNDER_ME]}
+
+
+def among_the_gone(owner: Expression) -> Expression:
+    """True if this owner is known to have lost the key."""
+    gone = every({"$eq": ["$$this.owner", owner]}, _REMEMBERED)
+    return {"$anyElementTrue": {"$map": {"input": "$gone", "in": gone}}}
+
+
+GONE = {"$or": [among_the_gone("$$owner"), EXPIRED_UNDER_ME]}
 
 # -- parts of a change
 
@@ -80,7 +85,16 @@ BLANK: dict[str, Any] = {
 }  # fmt: skip
 # When this document was made: no smaller fence was ever granted by it. Unknown (0) of one that an older version made.
 BORN = either({"$eq": [{"$type": "$fence"}, "missing"]}, "$$now", {"$ifNull": ["$born", 0]})
-AS_NEW = {"$mergeObjects": [{"_id": "$_id", "fence": {"$ifNull": ["$fence", 0]}, "born": BORN}, {"$literal": BLANK}]}
+
+
+def _anew(**kept: Expression) -> Expression:
+    """A blank document of this key, but for its fence and what is kept."""
+    own = {"_id": "$_id", "fence": {"$ifNull": ["$fence", 0]}, "born": BORN} | kept
+    return {"$mergeObjects": [own, {"$literal": {name: value for name, value in BLANK.items() if name not in kept}}]}
+
+
+AS_NEW = _anew()
+NO_ITEM = _anew(gone="$gone")  # of an item: nothing is left but the memory of who lost it
 SET_FREE: dict[str, Expression] = {
     "state": State.FREE.value, "owner": "", "until": NEVER, "delay": 0, "fingerprint": "", "info": "",
 }  # fmt: skip
@@ -110,11 +124,11 @@ ALL_NOTIFIED: dict[str, Expression] = {
 }
 
 
-def displaced(owner: Expression, fence: Expression, how: Gone) -> Expression:
-    """The gone, and one more."""
+def displaced(owner: Expression, fence: Expression, how: Gone, ends: Expression = "$$now") -> Expression:
+    """The gone, and one more, which relied on the key until `ends` at the latest."""
     another = {"$or": [{"$ne": ["$$this.owner", owner]}, {"$eq": [owner, ""]}]}
     kept = {"$filter": {"input": "$gone", "cond": every(_REMEMBERED, another)}}
-    one = {"owner": owner, "fence": fence, "how": how.value, "until": {"$add": ["$$now", REMEMBERED_US]}}
+    one = {"owner": owner, "fence": fence, "how": how.value, "until": {"$add": [ends, REMEMBERED_US]}}
     return {"$slice": [{"$concatArrays": [kept, [one]]}, -MAX_GONE]}
 
 

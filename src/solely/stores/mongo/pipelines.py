@@ -11,7 +11,6 @@ from ...rules import MAX_WAITERS
 from ..transitions import NEVER
 from .expressions import (
     ALL_NOTIFIED,
-    AS_NEW,
     BEFORE_END,
     CURRENT,
     DONE,
@@ -25,6 +24,7 @@ from .expressions import (
     LIVE,
     MINE,
     NEXT_FENCE,
+    NO_ITEM,
     NO_OFFER,
     NO_VALUE,
     OFFERED,
@@ -33,6 +33,7 @@ from .expressions import (
     SET_FREE,
     Expression,
     Pipeline,
+    among_the_gone,
     become,
     changed,
     displaced,
@@ -89,6 +90,19 @@ def _renew() -> Pipeline:
     """Extends the hold if it is this owner's and has not run out; never shortens it."""
     longer = {"$max": ["$until", {"$add": ["$$now", "$$ttl"]}]}
     return [become((every(HELD, MINE, BEFORE_END), changed(until=longer))), *KEEP]
+
+
+def _resume() -> Pipeline:
+    """Passes the hold on from this owner to its successor, under the next fence; an item keeps its fence."""
+    may = every({"$ne": ["$$successor", "$$owner"]}, {"$not": [among_the_gone("$$successor")]})
+    passed_on = changed(
+        owner="$$successor",
+        until={"$add": ["$$now", "$$ttl"]},
+        fence=either(IS_ITEM, "$fence", NEXT_FENCE),
+        info=either(IS_ITEM, "$info", "$$info"),
+        gone=displaced("$owner", "$fence", Gone.RESUMED, "$until"),
+    )
+    return [become((every(HELD, MINE, BEFORE_END, may), passed_on)), *KEEP]
 
 
 def _finish() -> Pipeline:
@@ -240,9 +254,9 @@ _LAST_TAKEN_BY_ME = every(IS_ITEM, HELD, MINE)
 
 
 def _ack() -> Pipeline:
-    """Forgets the item if this owner was the last to take it, and no later item has its id."""
+    """Removes the item if this owner was the last to take it, and no later item has its id."""
     this = {"$in": ["$$fence", [0, "$fence"]]}
-    return [become((every(_LAST_TAKEN_BY_ME, this), AS_NEW)), *KEEP]
+    return [become((every(_LAST_TAKEN_BY_ME, this), NO_ITEM)), *KEEP]
 
 
 def _return() -> Pipeline:
@@ -258,12 +272,12 @@ def _amend() -> Pipeline:
     expected = every(IS_ITEM, {"$eq": ["$value", "$$expected"]})
     removed = every(expected, {"$eq": ["$$value", None]})
     amended = become(
-        (every(removed, HELD, BEFORE_END), "$$ROOT"), (removed, AS_NEW), (expected, changed(value="$$value"))
+        (every(removed, HELD, BEFORE_END), "$$ROOT"), (removed, NO_ITEM), (expected, changed(value="$$value"))
     )
     return [amended, *KEEP]
 
 
-ACQUIRE, RENEW, FINISH, RELEASE, MARK = _acquire(), _renew(), _finish(), _release(), _mark()
+ACQUIRE, RENEW, RESUME, FINISH, RELEASE, MARK = _acquire(), _renew(), _resume(), _finish(), _release(), _mark()
 CLEAR, ADVANCE, HIT, UNHIT = _clear(), _advance(), _hit(), _unhit()
 JOIN_LINE, CALL_FIRST = _join_line(), _call_first()
 PUSH, TAKE, ACK, RETURN, AMEND = _push(), _take(), _ack(), _return(), _amend()

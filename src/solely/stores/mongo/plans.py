@@ -22,6 +22,7 @@ from ...ops import (
     Release,
     Renew,
     Reply,
+    Resume,
     Return,
     Take,
     Unhit,
@@ -78,6 +79,10 @@ def _lease(op: Renew | Take) -> Variables:
     return {"owner": op.owner, "ttl": us(op.ttl)}
 
 
+def _resume(op: Resume) -> Variables:
+    return {"owner": op.owner, "successor": op.successor, "ttl": us(op.ttl), "info": op.info}
+
+
 def _mark(op: Mark) -> Variables:
     return {"owner": op.owner, "ttl": us(op.ttl), "extend": op.extend}
 
@@ -109,6 +114,7 @@ def _ack(op: Ack) -> Variables:
 PLANS: dict[type, Plan] = {
     Acquire: Plan(p.ACQUIRE, _acquire, replies.acquired, upsert=True),
     Renew: Plan(p.RENEW, _lease, replies.renewed),
+    Resume: Plan(p.RESUME, _resume, replies.resumed, ENTRY),
     Finish: Plan(p.FINISH, _finish, replies.finished, _FINISHED, named=True),
     Release: Plan(p.RELEASE, _release, replies.released, _GONE | _LIFE, named=True),
     Mark: Plan(p.MARK, _mark, replies.marked, upsert=True),
@@ -120,7 +126,7 @@ PLANS: dict[type, Plan] = {
     Unhit: Plan(p.UNHIT, lambda op: {"owner": op.owner}, replies.given_back, _HITS, before=True),
     Push: Plan(p.PUSH, _push, replies.pushed, {"pusher": 1}, upsert=True, named=True),
     Take: Plan(p.TAKE, _lease, replies.taken, ENTRY),
-    Ack: Plan(p.ACK, _ack, replies.acked, _LIFE | {"queue": 1}),
+    Ack: Plan(p.ACK, _ack, replies.acked, _GONE | _LIFE | {"queue": 1}),
     Return: Plan(p.RETURN, _return, replies.returned, before=True),
     Amend: Plan(p.AMEND, _amend, replies.amended, ENTRY, before=True),
 }

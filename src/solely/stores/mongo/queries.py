@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Any
 
 from ...errors import StoreError, StoreUnavailable
+from ...logs import get_logger
 from ...model import Entry, Finding, State
 from .batch import CommandSteps
 from .commands import INDEXES, Commands
@@ -15,7 +15,7 @@ from .quick import Command
 from .replies import entry
 from .settings import MongoSettings
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 TESTED = (6, 0)  # the version that the contract suite runs on; pipelines in findAndModify with `let` need 5.0
 OLDEST = (5, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...model import DONE, FREE, LOST, RELEASED, Allowance, Entry, Gone, LeasedItem, NoItem, Released, State
-from ...ops import Ack, Acquire, Amend, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
+from ...ops import Ack, Acquire, Amend, Clear, Finish, Hit, Mark, Push, Release, Renew, Resume, Return, Take, Unhit
 from .. import transitions as t
 from ..batches import queue_of
 
@@ -35,6 +35,11 @@ def _gone(document: Document) -> list[t.Displaced]:
     return [t.Displaced(d["owner"], d["fence"], d["how"], d["until"]) for d in document["gone"]]
 
 
+def _displaced(document: Document, owner: str) -> t.Displaced | None:
+    """How this owner lost the key, if that is remembered."""
+    return next((d for d in _gone(document) if d.owner == owner and d.until > document["now"]), None)
+
+
 def _now(document: Document) -> t.Now:
     return t.Now(document["now"], document["now"])
 
@@ -54,6 +59,10 @@ def renewed(op: Renew, document: Document | None, by: str) -> Entry:
     return entry(op.key, document, op.owner)
 
 
+def resumed(op: Resume, document: Document | None, by: str) -> Entry:
+    return entry(op.key, document, op.successor, value=True)
+
+
 def finished(op: Finish, document: Document | None, by: str) -> Entry:
     return entry(op.key, document, op.owner, value=True)
 
@@ -65,13 +74,12 @@ def looked_at(op: Any, document: Document | None, by: str) -> Entry:
 def released(op: Release, document: Document | None, by: str) -> Released:
     """The document outlives what was granted by an hour: if it is as old as that, an owner of which it knows nothing
     was released, by this op or before it."""
-    if document is not None:
-        for displaced in _gone(document):
-            if displaced.owner == op.owner and displaced.until > document["now"]:
-                if displaced.how != Gone.REVOKED:
-                    return Released(displaced.how)
-                if displaced.fence == op.fence:  # it held the key when it was revoked
-                    return RELEASED
+    lost = None if document is None else _displaced(document, op.owner)
+    if lost is not None:
+        if lost.how != Gone.REVOKED:
+            return Released(lost.how)
+        if lost.fence == op.fence:  # it held the key when it was revoked
+            return RELEASED
     return LOST if _is_lost(op.fence, document) else RELEASED
 
 
@@ -125,7 +133,11 @@ def no_item(found: list[Document]) -> NoItem:
 
 
 def acked(op: Ack, document: Document | None, by: str) -> bool:
-    return (document is None or not document.get("queue")) and not _is_lost(op.fence, document)
+    if document is None:
+        return not _is_lost(op.fence, document)
+    lost = _displaced(document, op.owner)
+    resumed = lost is not None and lost.how == Gone.RESUMED
+    return not (document.get("queue") or resumed or _is_lost(op.fence, document))
 
 
 def returned(op: Return, before: Document | None, by: str) -> bool:

@@ -32,4 +32,11 @@ def open_async(url: str, *, clock: Clock | None, timeout: float, logins: Logins 
 
 def migrate(url: str, credentials: Credentials | None = None) -> int:
     """Brings the schema that the URL names up to date and returns its version; raises StoreError if that fails."""
-    return _migrate(parse(url, logins_of(credentials, "postgres") if credentials else None))
+    if not credentials:
+        return _migrate(parse(url))
+    logins = logins_of(credentials, "postgres")
+    try:
+        return _migrate(parse(url, logins))
+    finally:
+        if logins is not credentials:
+            logins.close()

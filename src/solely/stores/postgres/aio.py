@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from ...errors import ClientClosed, InvalidInput, StoreError, StoreFailed, StoreUnavailable, Unanswered
+from ...errors import ClientClosed, InvalidInput, StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Release, Reply
@@ -24,20 +24,8 @@ from ..listener import AsyncListener
 from . import codec, health
 from .aio_connection import AsyncPostgresConnection
 from .aio_pool import ConnectionPool, PendingOps, close_late, fail
-from .batch import (
-    LINGER,
-    PATIENCE,
-    SWEEP_ROWS,
-    SweepCursor,
-    answers,
-    can_wait,
-    fill_in,
-    give_up,
-    parts,
-    repeat,
-    repeats,
-    statement,
-)
+from .batch import LINGER, PATIENCE, SWEEP_ROWS, SweepCursor, answers, can_wait, parts, statement
+from .busy_keys import AsyncBusyKeys, BusyOps, KeyLine
 from .codec import Values
 from .connection import PostgresConnection
 from .faults import OutOfLocks
@@ -63,7 +51,6 @@ class AsyncPostgresStore:
     portion = MAX_BATCH
 
     def __init__(self, settings: PostgresSettings, *, clock: Clock | None, timeout: float) -> None:
-        self.polls = settings.pgbouncer
         self._settings = settings
         self._clock = clock
         self._timeout = timeout
@@ -76,15 +63,20 @@ class AsyncPostgresStore:
     def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self._patient = 0
+        self._busy_keys = AsyncBusyKeys()
         self._scans = asyncio.Semaphore(SCANS)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._pool = ConnectionPool(self._connect, self._serve, str(self._settings))
+        self._pool = ConnectionPool(self._connect, self._serve, self._connector.missing, str(self._settings))
         self._listener = AsyncListener(self._subscription, FAILURES, self._timeout)
 
     def __repr__(self) -> str:
         return f"<AsyncPostgresStore {self._settings}>"
 
     # -- the protocol
+
+    @property
+    def polls(self) -> bool:
+        return self._connector.pooled
 
     def perform(self, ops: Sequence[Op]) -> Awaitable[Answers]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
@@ -121,7 +113,7 @@ class AsyncPostgresStore:
         """Reachable? Clock? PostgresSettings that break a promise? Raises only StoreError."""
         sent = time.monotonic()
         row = await self._pool.use_connection(lambda connection: connection.execute(self._settings.queries["check"]))
-        return health.findings(self._settings, row, took=time.monotonic() - sent)
+        return health.findings(self._settings, row, took=time.monotonic() - sent, pooled=self.polls)
 
     async def close(self) -> None:
         """Closes all connections; safe to call twice."""
@@ -162,7 +154,7 @@ class AsyncPostgresStore:
         except ValueError as error:  # text that is no Unicode: each op is then repeated alone, and only that one fails
             self._pool.give(connection)
             for each in together:
-                fail(each, StoreFailed(f"an op cannot be encoded: {error}"))
+                fail(each, codec.not_encoded(error))
             return
         answer.add_done_callback(lambda done: self._answered(connection, ops, together, done))
 
@@ -203,24 +195,40 @@ class AsyncPostgresStore:
             fail(request, ClientClosed("the client was closed; open a new one"))
 
     async def _repeat(self, ops: Sequence[Op], replies: Answers, busy: list[int]) -> None:
-        """Repeats what was busy until it had its turn: for long only if that harms no stranger."""
-        ends = time.monotonic() + (self._timeout * PATIENCE if can_wait(ops) else LINGER)
-        while busy and self._patient >= PATIENT:  # no connection is left to wait on, so it polls
-            if time.monotonic() >= ends:
-                give_up(replies, busy)
-                return
+        """Repeats what was busy until it had its turn, together with what other batches want of the same keys: for
+        long only if that harms no stranger."""
+        patience = self._timeout * PATIENCE if can_wait(ops, busy) else LINGER
+        await self._busy_keys.wait(BusyOps(ops, replies, busy, patience), self._ask)
+
+    async def _ask(self, line: KeyLine[asyncio.Lock], asker: BusyOps) -> None:
+        """Asks for all that is in line: waits for it on the server, or polls if no connection is left to wait on."""
+        while self._patient >= PATIENT:
             await asyncio.sleep(LINGER)
-            busy = fill_in(ops, replies, busy, await self._outcome(*repeat(ops, busy, self._now())))
-        again = repeats(ops, replies, busy, ends - time.monotonic(), self._now)
+            if not asker.waits:
+                return
+            await self._perform_shared(line, asker, waits=False)
+            if not asker.places:
+                return
         self._patient += 1
         try:
-            step = next(again)
-            while True:
-                step = again.send(await self._outcome(*step))
-        except StopIteration:
-            pass
+            await self._perform_shared(line, asker, waits=True)
         finally:
             self._patient -= 1
+
+    async def _perform_shared(self, line: KeyLine[asyncio.Lock], asker: BusyOps, *, waits: bool) -> None:
+        batch = line.take(asker)
+        steps = batch.statements(waits, self._now)
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(await self._outcome(*step))
+        except StopIteration:
+            pass
+        except BaseException:
+            batch.doubt("the client was closed while this was asked for")
+            raise
+        finally:
+            line.put_back(batch)
 
     async def _perform_parts(self, request: PendingOps) -> None:
         """Performs a request that takes several statements, or one of many marks."""
@@ -259,6 +267,8 @@ class AsyncPostgresStore:
             return await self._call(name, values)
         except StoreError as error:
             return error
+        except ValueError as error:
+            return codec.not_encoded(error)
 
     # -- beside batches
 

@@ -20,6 +20,7 @@ class AsyncPostgresConnection:
     def __init__(self, connection: PostgresConnection, loop: asyncio.AbstractEventLoop) -> None:
         self.settings = connection.settings
         self.timeout = connection.timeout
+        self.life, self.age = connection.life, connection.age
         self.lost: asyncio.Future[None] = loop.create_future()  # done when the connection has ended
         self.on_hint: OnHint | None = None  # is given the payload of each notification
         self._loop = loop

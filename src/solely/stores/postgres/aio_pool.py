@@ -13,7 +13,7 @@ from .. import Answers, NotPrimary
 from .aio_connection import AsyncPostgresConnection
 from .batch import FEWEST_MARKS
 from .connection import ConnectionLost, PostgresConnection
-from .faults import Stale
+from .faults import PoolerInBetween, SchemaGone, Stale
 
 T = TypeVar("T")
 
@@ -44,11 +44,13 @@ class ConnectionPool:
         self,
         connect: Callable[[], PostgresConnection],
         serve: Callable[[AsyncPostgresConnection, PendingOps], None],
+        missing: Callable[[AsyncPostgresConnection, SchemaGone], StoreError],
         name: str,
     ) -> None:
         self.closed = False
         self._connect = connect
         self._serve = serve
+        self._missing = missing
         self._name = name
         self._urgent: deque[PendingOps] = deque()  # goes before the line
         self._line: deque[PendingOps | Loan] = deque()
@@ -100,9 +102,11 @@ class ConnectionPool:
 
     def as_store_error(self, connection: AsyncPostgresConnection, error: BaseException | None) -> StoreError | None:
         """The error as a StoreError; drops connections that are not usable any more."""
-        if isinstance(error, NotPrimary | Stale):
+        if isinstance(error, NotPrimary | Stale | PoolerInBetween | SchemaGone):
             for useless in [connection, *self._idle]:
                 self._drop(useless, str(error))
+            if isinstance(error, SchemaGone):
+                return self._missing(connection, error)
         elif isinstance(error, ConnectionLost):
             for suspect in list(self._idle):
                 self._drop(suspect, str(error))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...errors import StoreError
 from ...ops import MAX_BATCH, Mark, Op, Release
 from .. import Answers
 from ..batches import exchange, run_of_marks
 from . import codec
 from .codec import Values
-from .faults import KeyBusy
 
 # Marks in one statement: enough to share one commit, few enough for the server's table of locks (6,400 by default).
 MOST_MARKS = 1_000
@@ -74,48 +71,9 @@ def answers(part: Sequence[Op], result: Any, busy: list[int]) -> Answers:
     return [None if row[0] == "b" else codec.reply(op, row) for op, row in zip(part, rows, strict=True)]
 
 
-def repeats(
-    ops: Sequence[Op], replies: Answers, busy: list[int], patience: float, now: Callable[[], int | None]
-) -> Generator[tuple[str, Values], Any, None]:
-    """Completes the replies of ops whose keys were busy; is sent each statement's result, or its StoreError.
-
-    The first waits for its turn, alone. Then the transaction that was in the way has ended, so the rest is tried again
-    as one batch. What is still busy after `patience` seconds is answered KeyBusy.
-    """
-    ends = time.monotonic() + patience
-    while busy:
-        place, *rest = busy
-        left = int((ends - time.monotonic()) * 1000)
-        if left < 1:
-            give_up(replies, busy)
-            return
-        fill_in(ops, replies, [place], (yield codec.lone(ops[place], now(), left)))
-        busy = fill_in(ops, replies, rest, (yield repeat(ops, rest, now()))) if rest else []
-
-
-def repeat(ops: Sequence[Op], busy: list[int], clock: int | None) -> tuple[str, Values]:
-    """What performs the ops that were busy, as far as they are not busy still."""
-    return statement([ops[place] for place in busy], clock)
-
-
-def fill_in(ops: Sequence[Op], replies: Answers, places: list[int], result: Any) -> list[int]:
-    """Notes what the ops at these places were answered when repeated; returns the places that are still busy."""
-    again: list[int] = []
-    part = [ops[place] for place in places]
-    answered = [result] * len(part) if isinstance(result, StoreError) else answers(part, result, again)
-    for place, reply in zip(places, answered, strict=True):
-        replies[place] = reply
-    return [places[index] for index in again]
-
-
-def give_up(replies: Answers, busy: list[int]) -> None:
-    """Notes for the ops that are still busy that nothing was performed."""
-    for place in busy:
-        replies[place] = KeyBusy("another transaction that has not ended decides on this key")
-
-
-def can_wait(ops: Sequence[Op]) -> bool:
-    """True if nobody is harmed when this batch waits for a busy key: it has one owner or one key, or only releases.
+def can_wait(ops: Sequence[Op], busy: Sequence[int]) -> bool:
+    """True if nobody is harmed when this batch waits for its busy keys: it has one owner, or only releases, or all that
+    is busy is one key, and who asked for the rest wants that key too.
 
     A batch of strangers that all want one key waits for it as each of them would alone. A caller that releases several
     keys has an owner for each; and a released key is free, however late its former holder gets the answer.
@@ -123,7 +81,8 @@ def can_wait(ops: Sequence[Op]) -> bool:
     owners = {owner for op in ops if (owner := getattr(op, "owner", None)) is not None}
     if len(owners) <= 1 or all(type(op) is Release for op in ops):
         return True
-    return len({getattr(op, "key", None) or getattr(op, "queue", None) for op in ops}) == 1
+    waiting = {getattr(ops[place], "owner", None) for place in busy}
+    return owners <= waiting and len({codec.lock_name(ops[place]) for place in busy}) == 1
 
 
 class SweepCursor:

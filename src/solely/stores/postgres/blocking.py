@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from _thread import LockType
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,22 +24,11 @@ from .. import Answers, Clock, NotPrimary, OnHint
 from ..batches import waits
 from ..listener import Listener
 from . import codec, health
-from .batch import (
-    LINGER,
-    PATIENCE,
-    SWEEP_ROWS,
-    SweepCursor,
-    answers,
-    fill_in,
-    give_up,
-    parts,
-    repeat,
-    repeats,
-    statement,
-)
+from .batch import LINGER, PATIENCE, SWEEP_ROWS, SweepCursor, answers, parts, statement
+from .busy_keys import BusyKeys, BusyOps, KeyLine
 from .codec import Values
 from .connection import ConnectionLost, PostgresConnection
-from .faults import OutOfLocks, Stale
+from .faults import OutOfLocks, PoolerInBetween, SchemaGone, Stale
 from .listener import FAILURES, PostgresSubscription
 from .schema import Connector
 from .settings import PostgresSettings
@@ -63,7 +53,6 @@ class PostgresStore:
     max_limit = MAX_LIMIT
 
     def __init__(self, settings: PostgresSettings, *, clock: Clock | None, timeout: float) -> None:
-        self.polls = settings.pgbouncer
         self._settings = settings
         self._clock = clock
         self._timeout = timeout
@@ -80,19 +69,25 @@ class PostgresStore:
         self._idle: deque[PostgresConnection] = deque()
         self._connection_slots = ThreadSlots(MOST_CONNECTIONS)  # who has one uses an idle connection, or opens one
         self._waiting_slots = ThreadSlots(MOST_PATIENT)
-        self._listener = Listener(lambda: PostgresSubscription(self._connect(), self.client), FAILURES, self._timeout)
+        self._busy_keys = BusyKeys(self._timeout)
+        self._listener = Listener(self._subscription, FAILURES, self._timeout)
 
     def __repr__(self) -> str:
         return f"<PostgresStore {self._settings}>"
 
     # -- the protocol
 
+    @property
+    def polls(self) -> bool:
+        return self._connector.pooled
+
     def perform(self, ops: Sequence[Op]) -> Answers:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         check_ops(ops)
         if not self._listener.ready and not self.polls and waits(ops):
             self._use_connection(lambda connection: None)  # fails soon if the server is unreachable
-            self._listener.prepare()
+            if not self.polls:
+                self._listener.prepare()
         if len(ops) == 1:
             replies: Answers = [self._alone(ops[0])]
         else:
@@ -117,7 +112,7 @@ class PostgresStore:
         """Reachable? Clock? PostgresSettings that break a promise? Raises only StoreError."""
         sent = time.monotonic()
         row = self._use_connection(lambda connection: connection.execute(self._settings.queries["check"]))
-        return health.findings(self._settings, row, took=time.monotonic() - sent)
+        return health.findings(self._settings, row, took=time.monotonic() - sent, pooled=self._connector.pooled)
 
     def close(self) -> None:
         """Closes all connections; safe to call twice."""
@@ -137,6 +132,8 @@ class PostgresStore:
     # -- batches
 
     def _alone(self, op: Op) -> Reply:
+        if op in self._busy_keys:
+            return self._in_line(op)
         has_slot = self._waiting_slots.take()
         patience, packed_patience = self._patience if has_slot else _NO_PATIENCE
         try:
@@ -152,8 +149,10 @@ class PostgresStore:
         finally:
             if has_slot:
                 self._waiting_slots.give()
-        if row[0] != "b":
-            return codec.reply(op, row)
+        return codec.reply(op, row) if row[0] != "b" else self._in_line(op)
+
+    def _in_line(self, op: Op) -> Reply:
+        """The reply to one op whose key is busy."""
         replies: Answers = [None]
         self._repeat((op,), replies, [0])
         if isinstance(replies[0], StoreError):
@@ -186,34 +185,49 @@ class PostgresStore:
         return replies
 
     def _repeat(self, ops: Sequence[Op], replies: Answers, busy: list[int]) -> None:
-        """Repeats what was busy: waits for it on the server, or polls while enough others wait there."""
-        ends = time.monotonic() + self._timeout * PATIENCE
+        """Repeats what was busy until it had its turn, together with what other threads want of the same keys."""
+        self._busy_keys.wait(BusyOps(ops, replies, busy, self._timeout * PATIENCE), self._ask)
+
+    def _ask(self, line: KeyLine[LockType], asker: BusyOps) -> None:
+        """Asks for all that is in line: waits for it on the server, or polls while enough others wait there."""
         rest = LINGER
         with self._waiting_slots.join() as place:
-            while busy and not place.comes(min(rest, ends - time.monotonic())):
-                if time.monotonic() >= ends:
-                    give_up(replies, busy)
+            while not place.comes(min(rest, asker.left)):
+                if not asker.waits:
                     return
-                busy = fill_in(ops, replies, busy, self._outcome(*repeat(ops, busy, self._now())))
+                self._perform_shared(line, asker, waits=False)
+                if not asker.places:
+                    return
                 rest = min(2 * rest, LONGEST_REST)
-            again = repeats(ops, replies, busy, ends - time.monotonic(), self._now)
+            self._perform_shared(line, asker, waits=True)
+
+    def _perform_shared(self, line: KeyLine[LockType], asker: BusyOps, *, waits: bool) -> None:
+        batch = line.take(asker)
+        steps = batch.statements(waits, self._now)
+        try:
             with suppress(StopIteration):
-                step = next(again)
+                step = next(steps)
                 while True:
-                    step = again.send(self._outcome(*step))
+                    step = steps.send(self._outcome(*step))
+        except BaseException:
+            batch.doubt("the thread that asked for this was interrupted")
+            raise
+        finally:
+            line.put_back(batch)
 
     def _call(self, name: str, values: Values) -> Any:
         """The result of a statement, on whichever connection is free."""
-        return self._use_connection(lambda connection: connection.call(name, values))
+        packed = codec.pack(name, values)
+        return self._use_connection(lambda connection: connection.call_packed(name, packed))
 
     def _outcome(self, name: str, values: Values) -> Any:
-        """The same, or the StoreError that the server answers."""
+        """The same, or its StoreError."""
         try:
             return self._call(name, values)
-        except Unanswered:
-            raise
         except StoreError as error:
             return error
+        except ValueError as error:
+            return codec.not_encoded(error)
 
     def _now(self) -> int | None:
         return None if self._clock is None else round(self._clock() * 1_000_000)
@@ -238,11 +252,13 @@ class PostgresStore:
             self._forget()
             raise Unanswered(f"{self._settings} did not answer: {error}") from None
         except StoreError as error:
-            if isinstance(error, NotPrimary | Stale):
+            if isinstance(error, NotPrimary | Stale | PoolerInBetween | SchemaGone):
                 self._end(connection)
                 self._forget()
             else:
                 self._give(connection)
+            if isinstance(error, SchemaGone):
+                raise self._connector.missing(connection, error) from None
             raise
         except BaseException:  # KeyboardInterrupt, …: the answer is still to come, and nobody's
             self._end(connection)
@@ -282,6 +298,9 @@ class PostgresStore:
         if self._closed:
             raise ClientClosed("the client was closed; open a new one")
         return self._connector.connect(self._timeout)
+
+    def _subscription(self) -> PostgresSubscription:
+        return PostgresSubscription(self._connect(), self.client)
 
     def _forget(self) -> None:
         """Closes what nobody uses: after one connection broke, the others are suspect."""

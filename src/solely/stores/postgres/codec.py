@@ -8,6 +8,7 @@ from struct import Struct, unpack_from
 from typing import Any
 from urllib.parse import quote
 
+from ...errors import StoreFailed
 from ...model import (
     ABSENT,
     CLOSED,
@@ -39,12 +40,13 @@ from ...ops import (
     Release,
     Renew,
     Reply,
+    Resume,
     Return,
     Take,
     Unhit,
     make,
 )
-from ..batches import Exchange
+from ..batches import Exchange, key_of
 from ..transitions import us
 
 Values = tuple[Any, ...]
@@ -55,7 +57,7 @@ _STATES = {"f": FREE, "h": HELD, "d": DONE, "c": CLOSED}
 _BUSY: ReplyRow = ("b",)
 _ZERO, _B, _BRACE = b"0b{"
 # By number: see 0001_schema.sql.
-_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)
+_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST, Released.RESUMED)
 
 
 def _queue(op: Take | Count) -> str:
@@ -70,6 +72,7 @@ _LONE: dict[type, tuple[str, Callable[[Any], Values]]] = {
     Release: ("release", lambda op: (op.key, op.owner, op.revoke, us(op.delay), us(op.keep), op.fence)),
     Mark: ("mark", lambda op: (op.key, op.owner, us(op.ttl))),
     Renew: ("renew", lambda op: (op.key, op.owner, us(op.ttl))),
+    Resume: ("resume", lambda op: (op.key, op.owner, op.successor, us(op.ttl), op.info)),
     Read: ("read", lambda op: (op.key,)),
     Finish: ("finish", lambda op: (op.key, op.owner, op.value, us(op.keep))),
     Clear: ("clear", lambda op: (op.key, op.fence)),
@@ -98,6 +101,9 @@ _BATCH: dict[type, Callable[[Any], Values]] = {
     ),
     Mark: lambda op: ("m", op.key, op.owner, us(op.ttl), None, 1 if op.extend else None, *_NOTHING),
     Renew: lambda op: ("n", op.key, op.owner, us(op.ttl), None, None, *_NOTHING),
+    Resume: lambda op: (
+        "r", op.key, op.owner, us(op.ttl), None, None, op.info or None, op.successor, None, None,
+    ),
     Read: lambda op: ("g", op.key, None, None, None, None, *_NOTHING),
     Finish: lambda op: ("f", op.key, op.owner, us(op.keep), None, None, None, None, None, op.value),
     Clear: lambda op: ("c", op.key, None, None, None, op.fence, *_NOTHING),
@@ -148,6 +154,19 @@ def batch(ops: Sequence[Op], clock: int | None) -> tuple[str, Values]:
         clock,
         *(list(column) if any(item is not None for item in column) else None for column in columns),
     )
+
+
+def in_turn(ops: Sequence[Op], clock: int | None, patience: int | None) -> tuple[str, Values]:
+    """As `batch`; with patience, it first waits for the key of the first op, so many ms, while it holds nothing."""
+    name, (moment, *columns) = batch(ops, clock)
+    if patience is None:
+        return name, (moment, *columns)
+    return "perform_in_turn", (moment, lock_name(ops[0]), patience, *columns)
+
+
+def lock_name(op: Op) -> str:
+    """What the op locks, and so may have to wait for."""
+    return f"take/{_queue(op)}/{op.owner}" if type(op) is Take else key_of(op)
 
 
 def exchanging(exchange: Exchange, clock: int | None) -> tuple[str, Values]:
@@ -239,6 +258,7 @@ _REPLIES: dict[type, Callable[[Any, ReplyRow], Reply]] = {
     Acquire: lambda op, row: entry(op.key, op.owner, row),
     Release: lambda op, row: _RELEASED[row[1]],
     Renew: lambda op, row: entry(op.key, op.owner, row),
+    Resume: lambda op, row: entry(op.key, op.successor, row),
     Finish: lambda op, row: entry(op.key, op.owner, row),
     Read: lambda op, row: entry(op.key, "", row),
     Advance: lambda op, row: entry(op.key, "", row),
@@ -264,7 +284,7 @@ _HEADER, _ONE = 20, 12  # bytes of an array before its items, and of a bigint in
 _TEXT, _BIGINTS, _BYTEA = 25, 20, 17  # type oids
 
 # The statements that take values in binary form.
-_BINARY = frozenset(("finish", "advance", "push", "amend", "perform", "exchange", "mark_many"))
+_BINARY = frozenset(("finish", "advance", "push", "amend", "perform", "perform_in_turn", "exchange", "mark_many"))
 
 
 def pack(name: str, values: Values) -> Packed:
@@ -301,6 +321,11 @@ def read_quickly(op: Op, result: Any) -> Reply | None:
         return _RELEASED[raw[-1]]
     span = (int(op[2] * 1_000_000 + 0.5) or 1) / 1_000_000
     return make(Entry, (op[0], HELD, int(raw), span, op[1], 1, 0, 0, "", op[3], None, ""))
+
+
+def not_encoded(error: ValueError) -> StoreFailed:
+    """The error of an op with text that is no Unicode. Not raised."""
+    return StoreFailed(f"an op cannot be encoded: {error}")
 
 
 def _array(items: list[Any]) -> bytes:

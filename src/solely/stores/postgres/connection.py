@@ -40,6 +40,7 @@ def conninfo(settings: PostgresSettings, timeout: float) -> str:
         return settings.conninfo
     ours = f"-c statement_timeout={max(1, int(timeout * SERVER_SHARE * 1000))}"
     ours += " -c default_transaction_isolation=read\\ committed"
+    ours += " -c jit=off"  # a server compiles what it thinks costly: ten ms for statements that take half a one
     given = conninfo_to_dict(settings.conninfo).get("options", "")
     return make_conninfo(settings.conninfo, options=f"{ours} {given}".strip())
 
@@ -100,6 +101,8 @@ class PostgresConnection:
         self.settings = settings
         self.timeout = timeout
         self.pgconn = connect(settings, timeout)
+        self.life = ""  # of the server and of its schema, as known when it was opened
+        self.age = 0  # how often the schema had been found missing by then
         self.prepared: set[str] = set()
         self._watch = select.poll()
         self._watch.register(self.pgconn.socket, _IN)

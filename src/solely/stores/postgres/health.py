@@ -14,8 +14,14 @@ SKEW = 1.0  # seconds between two clocks that NTP keeps: usually milliseconds, s
 AHEAD = 86_400.0  # seconds that fences may be ahead of the clock: more is a clock that was set back, not a leap
 
 
-def findings(settings: PostgresSettings, result: Any, *, took: float) -> list[Finding]:
-    """What check() says of a server that answered the query `check`."""
+POOLER = (
+    "a pooler lends its connections: say pgbouncer=true in the URL, or pgbouncer=false if it lends them per session "
+    "and passes `options` on, so that waiters need not poll"
+)
+
+
+def findings(settings: PostgresSettings, result: Any, *, took: float, pooled: bool) -> list[Finding]:
+    """What check() says of a server that answered the query `check`; `pooled`: a pooler is in between."""
     at = settings.address
     version, number, recovering, clock, fence, commit, fsync, full_pages, schema, locks = (
         (result.get_value(0, column) or b"").decode() for column in range(result.nfields)
@@ -24,6 +30,8 @@ def findings(settings: PostgresSettings, result: Any, *, took: float) -> list[Fi
     if int(number) // 10_000 not in TESTED:
         tested = " and ".join(map(str, TESTED))
         found.append(Finding("warning", at, f"this store is tested on PostgreSQL {tested}, not on {version}"))
+    if pooled and settings.pgbouncer is None:
+        found.append(Finding("warning", at, POOLER))
     if recovering == "true":
         found.append(Finding("error", at, "it is a replica instead of the primary: it cannot write"))
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from .. import OnHint
+from ..listener import NoHints
 from .aio_connection import AsyncPostgresConnection
 from .connection import ConnectionLost, PostgresConnection
 
@@ -27,6 +28,8 @@ class PostgresSubscription:
         self._client = client
 
     def subscribe(self, on_hint: OnHint) -> None:
+        if self.connection.settings.pgbouncer:
+            raise NoHints
         self._on_hint = on_hint
         self.connection.execute(listen_to(self._client))
 
@@ -57,6 +60,8 @@ class AsyncPostgresSubscription:
         self._client = client
 
     async def subscribe(self, on_hint: OnHint) -> None:
+        if self.connection.settings.pgbouncer:
+            raise NoHints
         self.connection.on_hint = on_hint
         await self.connection.execute(listen_to(self._client))
 

@@ -11,6 +11,9 @@ SELECT {acquire_plain}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, 
 -- name: renew
 SELECT * FROM {renew}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)
 
+-- name: resume
+SELECT * FROM {resume}($1::bigint, $2::integer, $3::text, $4::text, $5::text, $6::bigint, $7::text)
+
 -- name: finish
 SELECT * FROM {finish}($1::bigint, $2::integer, $3::text, $4::text, $5::bytea, $6::bigint)
 
@@ -69,6 +72,13 @@ SELECT ({count}($1::bigint, $2::integer, $3::text)).fence
 SELECT * FROM {perform}($1::bigint, $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
     $8::text[], $9::text[], $10::text[], $11::bytea[])
 
+-- name: perform_in_turn
+-- $2 a key that is waited for, $3 ms, before any is locked: so nobody waits who keeps others waiting.
+SELECT performed.*
+FROM (SELECT pg_try_advisory_xact_lock({lock_id}($2::text)) OR {waited}($2::text, $3::integer) AS locked) turn,
+    LATERAL {perform}(CASE WHEN turn.locked THEN $1::bigint END, $4::text[], $5::text[], $6::text[], $7::bigint[],
+        $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::bytea[]) performed
+
 -- name: exchange
 SELECT * FROM {exchange}($1::bigint, $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::bigint[],
     $8::text[], $9::text[])
@@ -89,7 +99,11 @@ SELECT {sweep}($1::bigint, $2::text, $3::integer)
 -- The life of the server: it begins with its start, and with the sequence, should a dump have been restored.
 SELECT pg_is_in_recovery()::text, current_setting('default_transaction_read_only'),
     (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text || ' ' || coalesce(to_regclass({fence_name})::oid::text, ''),
-    coalesce(to_regclass({migrations_name})::text, ''), current_setting('transaction_isolation'), current_setting('server_encoding')
+    coalesce(to_regclass({migrations_name})::text, ''), current_setting('transaction_isolation'), current_setting('server_encoding'),
+    pg_backend_pid()::text
+
+-- name: backend
+SELECT pg_backend_pid()::text
 
 -- name: migrated
 SELECT coalesce(max(number), 0)::text FROM {migrations}

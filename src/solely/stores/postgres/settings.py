@@ -5,7 +5,8 @@ postgresql://user:password@host:5432/database?namespace=solely&migrate=auto
 Options of ours: namespace (the schema that the entries are kept in), solely_table (the table there),
 migrate=auto|never (whether opening brings the schema up to date), pgbouncer=true (a pooler that lends a connection per
 transaction: no prepared statements and no LISTEN, so that waiters poll; nothing is set for a session, so that the
-user's transactions must begin at read committed by themselves). All others are libpq's: sslmode, application_name,
+user's transactions must begin at read committed by themselves) or false (each connection is a session of the server);
+without it, a pooler is noticed when a connection is opened. All others are libpq's: sslmode, application_name,
 target_session_attrs, …
 """
 
@@ -37,7 +38,7 @@ class PostgresSettings:
     schema: str
     table: str
     migrates: bool
-    pgbouncer: bool
+    pgbouncer: bool | None  # None: a pooler is looked for
     address: str
     conninfo: str = field(repr=False)
     queries: dict[str, bytes] = field(repr=False)
@@ -88,7 +89,7 @@ def parse(url: str, logins: Logins | None = None) -> PostgresSettings:
         schema=schema,
         table=table,
         migrates=_choice("migrate", ours.get("migrate", "auto"), ("auto", "never")) == "auto",
-        pgbouncer=_choice("pgbouncer", ours.get("pgbouncer", "false"), ("true", "false")) == "true",
+        pgbouncer=_choice("pgbouncer", ours["pgbouncer"], ("true", "false")) == "true" if "pgbouncer" in ours else None,
         address=_address(given),
         conninfo=make_conninfo("", **given),
         queries={name: text.format_map(names).encode() for name, text in QUERIES.items()},

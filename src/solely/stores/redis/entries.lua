@@ -6,7 +6,10 @@ ops = {}
 
 local function next_fence()
   if not fence then
-    --@ fences.lua
+    local last = full
+    if not full then
+      --@ fences.lua
+    end
     if not fence then error(last) end
   end
   fence = fence + 1
@@ -79,13 +82,21 @@ function ops.acquire(name, owner, ttl, info, client, delay, fingerprint, counted
   return view(r, owner, value)
 end
 
-function ops.renew(name, owner, ttl)
+-- With a successor: resume, in this function since each function that is made costs every call of the script.
+function ops.renew(name, owner, ttl, successor, info)
   local r = load(name)
   if r.state == 'h' and r.owner == owner and not over(r) then
-    r.ends = math.max(r.ends, now + ttl)
-    save(name, r, true)
+    if not successor then
+      r.ends = math.max(r.ends, now + ttl)
+      save(name, r, true)
+    elseif successor ~= owner and how(r, successor) == '' then
+      displace(r, owner, r.fence, 'resumed', r.ends)
+      r.owner, r.ends = successor, now + ttl
+      if not is_item(r) then r.fence, r.info = next_fence(), info end
+      save(name, r)
+    end
   end
-  return view(r, owner)
+  return view(r, successor or owner, successor)
 end
 
 function ops.finish(name, owner, value, keep)
@@ -116,7 +127,7 @@ local function was_held(r, owner, granted)
   return false
 end
 
--- 1 released, 2 expired, 3 cleared, 4 absent, 5 lost
+-- 1 released, 2 expired, 3 cleared, 4 absent, 5 lost, 6 resumed
 function ops.release(name, owner, revoke, delay, keep, granted)
   local r = load(name)
   local why = how(r, owner)
@@ -142,7 +153,7 @@ function ops.release(name, owner, revoke, delay, keep, granted)
   r.waiters = without(r.waiters, 2, owner)
   if revoke == '1' and why == '' then displace(r, owner, under, 'revoked') end
   save(name, r, true)
-  if why == 'expired' or why == 'cleared' then return why == 'expired' and 2 or 3 end
+  if why ~= '' and why ~= 'revoked' then return why == 'expired' and 2 or why == 'cleared' and 3 or 6 end
   if here or granted == 0 or why ~= '' and was_held(r, owner, granted) then return 1 end
   return is_lost(granted) and 5 or 4
 end

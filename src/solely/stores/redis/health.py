@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from hiredis import ReplyError
 
 from ...errors import StoreMisconfigured
+from ...logs import get_logger
 from ...model import Finding
 from .. import NotPrimary
 from .faults import fault
 from .settings import RedisSettings, ServerAddress
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 Info = dict[str, str]
 

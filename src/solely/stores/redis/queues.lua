@@ -9,13 +9,16 @@
 -- {allowed, hits, retry after}
 function ops.hit(name, owner, limit, per)
   limit = tonumber(limit)
-  call('ZREMRANGEBYSCORE', name, '-inf', now - per)
+  if call('ZCOUNT', name, '-inf', now - per) > 0 then -- else full memory refuses: after any write it lets a script add
+    call('ZREMRANGEBYSCORE', name, '-inf', now - per)
+  end
   local hits = call('ZCARD', name)
   if not call('ZSCORE', name, owner) then
     if hits >= limit then
       local frees = call('ZRANGE', name, hits - limit, hits - limit, 'WITHSCORES')[2]
       return {0, hits, math.max(0, frees + per - now)}
     end
+    if full then error(full) end
     call('ZADD', name, now, owner)
     hits = hits + 1
     local px = math.floor(per / 1000) + slack
@@ -101,11 +104,16 @@ end
 function ops.ack(name, owner, pushed)
   local r = load(name)
   local fence = tonumber(pushed)
-  if not r.was_item then return is_lost(fence) and 0 or 1 end
+  if not r.was_item then return (is_lost(fence) or how(r, owner) == 'resumed') and 0 or 1 end
   if not (r.state == 'h' and r.owner == owner and (fence == 0 or fence == r.fence)) then return 0 end
-  call('DEL', name)
   r.state, r.value = 'f', false
-  index(name, r)
+  if #r.gone > 0 then -- who lost it is remembered
+    r.owner, r.ends, r.opens, r.attempts = '', 0, 0, 0
+    save(name, r, true)
+  else
+    call('DEL', name)
+    index(name, r)
+  end
   return 1
 end
 

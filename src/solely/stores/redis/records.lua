@@ -132,6 +132,7 @@ end
 local function save(name, r, in_place)
   local moment, kind = forget_at(r), listed_kind(name)
   local forgotten = moment and moment <= now
+  if full and not in_place and not forgotten then error(full) end
   if kind then list(kind, name, r, forgotten, in_place) end
   if forgotten then
     call('DEL', name)
@@ -154,12 +155,16 @@ local function how(r, owner)
   return r.state == 'h' and r.owner == owner and over(r) and 'expired' or ''
 end
 
-local function displace(r, owner, under, why)
-  local kept = {}
+-- `ends`: until when at the latest this owner relied on the key; nil: no longer than now. In the order in which they are
+-- forgotten.
+local function displace(r, owner, under, why, ends)
+  local kept, lost = {}, {owner, under, why, math.max(now, ends or 0) + REMEMBER}
   for _, displaced in ipairs(r.gone) do
     if displaced[4] > now and (displaced[1] ~= owner or owner == '') then kept[#kept + 1] = displaced end
   end
-  kept[#kept + 1] = {owner, under, why, now + REMEMBER}
+  local place = #kept + 1
+  while place > 1 and kept[place - 1][4] > lost[4] do place = place - 1 end
+  table.insert(kept, place, lost)
   if #kept > MAX_GONE then table.remove(kept, 1) end
   r.gone = kept
 end

@@ -24,6 +24,7 @@ from ...ops import (
     Read,
     Release,
     Renew,
+    Resume,
     Return,
     Take,
     Unhit,
@@ -37,7 +38,8 @@ from .faults import fault
 from .index import Complete, Enlist, IndexPage, ListPage, RedisOp
 
 _STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
-_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see entries.lua
+# By number: see entries.lua.
+_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST, Released.RESUMED)
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # what comes of decoding what is not ours
 _FIRST = {48: False, 49: True}
 _HEAD = Struct(">ddd")  # of a plain record: fence, until when, refused
@@ -120,6 +122,7 @@ DECODE: dict[type, Callable[[Any, Any], Any]] = {
     Release: lambda op, raw: _RELEASED[raw],
     Mark: _yes,
     Renew: lambda op, raw: _entry(op.key, op.owner, raw),
+    Resume: lambda op, raw: _entry(op.key, op.successor, raw),
     Finish: _finished,
     Read: lambda op, raw: _entry(op.key, "", raw),
     Clear: _yes,

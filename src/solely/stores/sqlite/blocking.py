@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 from collections import deque
@@ -11,15 +10,17 @@ from time import monotonic
 
 from ...errors import StoreError, StoreUnavailable
 from ...kinds import check_ops
+from ...logs import get_logger
 from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
 from .. import OnHint
 from .clock import Readings
 from .session import CLOSE_PATIENCE, Session
 from .shared_file import shared_file_of
+from .transactions import WaitingOps
 from .within import SqliteTransaction
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 
 class SqliteStore:
@@ -34,6 +35,7 @@ class SqliteStore:
         self._shared_file = shared_file_of(path)
         self._idle: deque[Session] = deque()
         self._sessions: list[Session] = []
+        self._waiting: list[WaitingOps] = []
         self._closed = False
 
     def listen(self, on_hint: OnHint) -> None:
@@ -74,7 +76,7 @@ class SqliteStore:
         try:
             return self._idle.pop()
         except IndexError:
-            session = Session(self._path, self._shared, self._shared_file, self._readings, self._timeout)
+            session = Session(self._path, self._shared, self._shared_file, self._readings, self._timeout, self._waiting)
             self._sessions.append(session)
             return session
 
@@ -84,7 +86,7 @@ class SqliteStore:
         self.client = os.urandom(16).hex()
         if on_hint is not None:
             self.listen(on_hint)
-        self._idle, self._sessions = deque(), []
+        self._idle, self._sessions, self._waiting = deque(), [], []
 
     def close(self) -> None:
         """Waits for the transactions under way, at most the timeout and a little; one that lasts longer, as one does

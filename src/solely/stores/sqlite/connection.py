@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...errors import StoreMisconfigured
+from ...folder import create_private
 from .clock import Readings
 from .faults import is_busy
 from .schema import base_of_boot, create, is_there, known_base
@@ -33,6 +34,7 @@ def connect(path: str, shared: bool, readings: Readings, timeout: float) -> tupl
         raise StoreMisconfigured(f"the SQLite store {path} is a folder; give the path of a file")
     if not os.path.isdir(os.path.dirname(path)):
         raise StoreMisconfigured(f"the SQLite store {path} cannot be created: its folder does not exist; create it")
+    create_private(path)
     connection = sqlite3.connect(
         path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=64
     )  # isolation_level: we begin and commit; check_same_thread: a session is used by one thread at a time, not by one

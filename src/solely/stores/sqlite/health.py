@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+from ...logs import get_logger
 from ...model import Finding
 from ..transitions import US
 from .clock import Readings
 from .fences import RESERVE
 from .statements import SQL
 
-log = logging.getLogger("solely")
+log = get_logger()
 
 LOW_DISK = 64 * 1024 * 1024  # bytes: a WAL at its usual size many times over, so there is time to act
 AHEAD = RESERVE + 60 * US  # µs: what is reserved, and a minute, which no honest clock is set back by

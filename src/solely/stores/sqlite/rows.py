@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 from urllib.parse import unquote
 
@@ -148,14 +149,16 @@ def page(execute: Callable[..., Any], now: t.Now, prefix: str, after: str, limit
     """Entries that are not free, whose key begins with prefix and is greater than `after`; at most `limit`."""
     found: list[Entry] = []
     while len(found) < limit:
-        rows = execute(SQL["page"], (prefix, after, PAGE_ROWS)).fetchall()
-        for key, *row in rows:
-            if not key.startswith(prefix) or len(found) == limit:
-                return found
-            entry = t.view(key, decode(tuple(row)), now, value=True)
-            if entry.state is not State.FREE or entry.fence:
-                found.append(entry)
-        if not rows:
+        last = after
+        with closing(execute(SQL["page"], (prefix, after, PAGE_ROWS))) as rows:  # read one by one: they may be large
+            for after, *row in rows:
+                if not after.startswith(prefix):
+                    return found
+                entry = t.view(after, decode(tuple(row)), now, value=True)
+                if entry.state is not State.FREE or entry.fence:
+                    found.append(entry)
+                if len(found) == limit:
+                    return found
+        if after == last:
             break
-        after = rows[-1][0]
     return found

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ...errors import StoreError, StoreUnavailable
 from ...model import Entry, Finding
-from ...ops import MAX_BATCH, Ack, Finish, Op, Release, Renew, Reply, Return
+from ...ops import MAX_BATCH, Ack, Finish, Op, Release, Renew, Reply, Resume, Return
 from .clock import Readings
 from .connection import fit_log
 from .faults import explain, is_busy
@@ -19,10 +19,10 @@ from .rows import page
 from .shared_file import SharedFile
 from .steps import MISS
 from .sweep import EVERY, Sweep
-from .transactions import FileTransactions
+from .transactions import FAILURES, FileTransactions, WaitingOps
 
 # Ops that rest on what was granted before. A file that was taken away must not answer them, so each looks at the path.
-_REST_ON_A_GRANT = frozenset({Ack, Finish, Release, Renew, Return})
+_REST_ON_A_GRANT = frozenset({Ack, Finish, Release, Renew, Resume, Return})
 CLOSE_PATIENCE = 2.0  # seconds beyond the timeout that close() waits for others: a transaction and its checkpoint
 LOOK_EVERY = 1.0  # seconds that a file which was replaced may go unnoticed; a look takes a tenth of an op's time
 
@@ -32,8 +32,16 @@ Found = TypeVar("Found")
 class Session(FileTransactions):
     """Used by one thread at a time. Every failure is a StoreError; what failed was not performed, unless Unanswered."""
 
-    def __init__(self, path: str, shared: bool, shared_file: SharedFile, readings: Readings, timeout: float) -> None:
-        super().__init__(path, shared, shared_file, readings, timeout)
+    def __init__(
+        self,
+        path: str,
+        shared: bool,
+        shared_file: SharedFile,
+        readings: Readings,
+        timeout: float,
+        waiting: list[WaitingOps] | None = None,
+    ) -> None:
+        super().__init__(path, shared, shared_file, readings, timeout, [] if waiting is None else waiting)
         self.lock = threading.Lock()
         self._look_again = 0.0  # when to look whether the open file is still at the path, and no transaction is open
         self._sweep = Sweep()
@@ -112,7 +120,7 @@ class Session(FileTransactions):
                 return [self._lone(ops[0])] if len(ops) == 1 else self._batch(ops)
             except StoreUnavailable:
                 raise
-            except (StoreError, sqlite3.Error, ValueError, OverflowError) as error:
+            except FAILURES as error:
                 if is_busy(error):
                     end = end or monotonic() + self.timeout
                     if monotonic() < end:

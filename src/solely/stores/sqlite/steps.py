@@ -23,6 +23,7 @@ from ...ops import (
     Release,
     Renew,
     Reply,
+    Resume,
     Return,
     Take,
     Unhit,
@@ -122,6 +123,13 @@ def _renew(rows: RowView, op: Renew) -> Entry:
     t.renew(record, op, rows.now)
     rows.save(op.key, row, record)
     return t.view(op.key, record, rows.now, op.owner)
+
+
+def _resume(rows: RowView, op: Resume) -> Entry:
+    row, record = rows.load(op.key)
+    t.resume(record, op, rows.now, rows.next_fence)
+    rows.save(op.key, row, record)
+    return t.view(op.key, record, rows.now, op.successor, value=True)
 
 
 def _finish(rows: RowView, op: Finish) -> Entry:
@@ -243,12 +251,16 @@ def _take_item(rows: RowView, op: Take) -> LeasedItem | None:
 
 def _ack(rows: RowView, op: Ack) -> bool:
     key = item_key(op.queue, op.id)
-    _, record = rows.load(key)
+    row, record = rows.load(key)
     if not record.is_item:
-        return not op.fence or not t.is_lost(op.fence, rows.oldest())
+        return t.is_acked(record, op, rows.now, rows.oldest)
     if not t.may_ack(record, op):
         return False
-    rows.execute(SQL["delete"], (key,))
+    if record.gone:
+        t.remove_item(record)
+        rows.save(key, row, record)
+    else:
+        rows.execute(SQL["delete"], (key,))
     return True
 
 
@@ -278,6 +290,7 @@ def _count(rows: RowView, op: Count) -> int:
 STEPS: dict[type, Callable[[Any, Any], Reply]] = {
     Acquire: _acquire,
     Renew: _renew,
+    Resume: _resume,
     Finish: _finish,
     Release: _release,
     Mark: _mark,

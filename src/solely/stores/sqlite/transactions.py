@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...errors import StoreUnavailable
+from ...errors import StoreError, StoreUnavailable, Unanswered
 from ...model import Entry
-from ...ops import Acquire, Advance, Count, Mark, Op, Read, Take
+from ...ops import MAX_BATCH, Acquire, Advance, Count, Mark, Op, Read, Take
 from .. import transitions as t
 from ..batches import exchange
 from .clock import Readings
@@ -20,15 +20,43 @@ from .rows import MustWrite, RowView, StepFunction
 from .shared_file import SharedFile
 from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive, NotFree, exchange_clean
 
+# What an op may raise inside a transaction, which is then rolled back for certain.
+FAILURES = (StoreError, sqlite3.Error, ValueError, OverflowError)
+
 _LOOK_FIRST = frozenset({Mark, Read, Count, Advance})  # often answered without a change: then no writer is waited for
 FEWEST = 4  # ops that are worth checking whether they are an exchange
 
 
-class FileTransactions(RowView):
-    """For one thread at a time. Raises what sqlite3 raises; what was not committed was not performed."""
+class WaitingOps:
+    """Ops of a thread that waits to write and to have it on the disk: whoever writes before it may perform them too."""
 
-    def __init__(self, path: str, shared: bool, shared_file: SharedFile, readings: Readings, timeout: float) -> None:
+    def __init__(self, ops: Sequence[Op]) -> None:
+        self.ops = ops
+        self.replies: list[Any] | None = None  # once they are committed
+        self.alone = False  # True if they made a transaction fail that was not theirs
+
+
+class NotTogether(Exception):
+    """Ops of another thread failed in this one's transaction: it begins anew without them."""
+
+
+class FileTransactions(RowView):
+    """For one thread at a time. Raises what sqlite3 raises; what was not committed was not performed.
+
+    `waiting` is shared by the sessions of one store; only who may write takes from it.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        shared: bool,
+        shared_file: SharedFile,
+        readings: Readings,
+        timeout: float,
+        waiting: list[WaitingOps],
+    ) -> None:
         super().__init__(readings, t.us(5 * BUSY_SLICE))
+        self._waiting = waiting
         self.path, self.shared, self.shared_file, self.timeout = path, shared, shared_file, timeout
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None  # the file that is open
@@ -132,17 +160,81 @@ class FileTransactions(RowView):
                 self._roll_back()  # nothing was changed
 
     def _transact(self, ops: Sequence[Op]) -> list[Any]:
+        if not DURABLE.isdisjoint(map(type, ops)):
+            return self._transact_durably(ops)
         plain = exchange(ops) if len(ops) >= FEWEST else None
         self._enter()
         try:
             if plain is not None and self.shared_file.contended.isdisjoint(plain[1]):
                 with suppress(NotFree):
                     return self._transaction(ops, False, lambda ops: exchange_clean(self, ops, *plain))
-            return self._transaction(ops, not DURABLE.isdisjoint(map(type, ops)), self._steps)
+            return self._transaction(ops, False, self._steps)
         except MustSurvive:
             return self._transaction(ops, True, self._steps)
         finally:
             self.shared_file.writing.release()
+
+    def _transact_durably(self, ops: Sequence[Op]) -> list[Any]:
+        """One wait for the disk for all threads of the store that wait to write: the first of them writes for all."""
+        mine = WaitingOps(ops)
+        self._waiting.append(mine)
+        try:
+            self._enter()
+        except BaseException:
+            self._leave(mine)
+            raise
+        try:
+            if mine.replies is None:
+                self._leave(mine)
+                mine.replies = self._transact_for_all(ops)
+            return mine.replies
+        finally:
+            self.shared_file.writing.release()
+
+    def _leave(self, mine: WaitingOps) -> None:
+        """Takes the ops out of the line; Unanswered if another thread took them, and it is not known what became of
+        them."""
+        try:
+            self._waiting.remove(mine)
+        except ValueError:
+            text = f"the SQLite store {self.path}: the thread that wrote this for others was interrupted, or takes long"
+            raise Unanswered(text) from None
+
+    def _transact_for_all(self, ops: Sequence[Op]) -> list[Any]:
+        taken: list[tuple[WaitingOps, list[Any]]] = []
+        try:
+            replies = self._transaction(ops, True, lambda ops: self._steps(ops) + self._steps_of_others(ops, taken))
+        except NotTogether:
+            self._put_back(taken)
+            return self._transaction(ops, True, self._steps)
+        except Unanswered:
+            raise
+        except FAILURES:
+            self._put_back(taken)
+            raise
+        for other, answers in taken:
+            other.replies = answers
+        return replies
+
+    def _steps_of_others(self, ops: Sequence[Op], taken: list[tuple[WaitingOps, list[Any]]]) -> list[Any]:
+        """Performs what other threads wait for, as far as it fits into the transaction, and returns no replies."""
+        room = MAX_BATCH - len(ops)
+        for other in list(self._waiting):
+            if other.alone or len(other.ops) > room:
+                continue
+            self._waiting.remove(other)
+            answers: list[Any] = []
+            taken.append((other, answers))
+            room -= len(other.ops)
+            try:
+                answers += self._steps(other.ops)
+            except FAILURES:
+                other.alone = True
+                raise NotTogether from None
+        return []
+
+    def _put_back(self, taken: list[tuple[WaitingOps, list[Any]]]) -> None:
+        self._waiting[:0] = [other for other, _ in taken]
 
     def _enter(self) -> None:
         if not self.shared_file.enter(self.timeout):

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any, NamedTuple
 
-from ...errors import StoreError, StoreUnavailable
+from ...errors import StoreUnavailable, copied
 from ...ops import MAX_BATCH, URGENT, Op
 from ...rules import MIN_PATIENCE
 from .session import CLOSE_PATIENCE, Session
@@ -160,15 +160,6 @@ def _deliver(loop: asyncio.AbstractEventLoop, answers: list[tuple[Future, Any]])
     """All answers of one transaction in one call to the loop."""
     with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
         loop.call_soon_threadsafe(_settle, answers)
-
-
-def copied(error: Exception) -> Exception:
-    """One of its own for each awaiter, so that their tracebacks do not mix."""
-    if not isinstance(error, StoreError):
-        return error
-    copy = type(error)(str(error), key=error.key, holder=error.holder, left=error.left)
-    copy.__cause__ = error.__cause__
-    return copy
 
 
 def _settle(answers: list[tuple[Future, Any]]) -> None:

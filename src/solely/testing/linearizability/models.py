@@ -56,8 +56,9 @@ _LONG = 3_600.0  # seconds: an unanswered operation may happen late, but no hist
 class LockModel(Timed):
     """One holder at a time, and growing fences.
 
-    acquire(ttl) → fence, 0 if refused · renew(ttl) → bool · release() → bool, False if lost · wipe() by the injector of
-    faults: all is lost but the clock, and fences grow nevertheless.
+    acquire(ttl) → fence, 0 if refused · renew(ttl) → bool · release() → bool, False if lost · resume(successor, ttl) →
+    fence, 0 if refused: of the hold of the operation's owner, which its successor has from then on · wipe() by the
+    injector of faults: all is lost but the clock, and fences grow nevertheless.
     """
 
     def initial(self) -> LockState:
@@ -66,7 +67,13 @@ class LockModel(Timed):
     def steps(self, state: LockState, operation: Operation) -> Iterator[LockState]:
         now = max(state.now, operation.begin)
         if now <= operation.end:
-            steps = {"acquire": self._acquire, "renew": self._renew, "release": self._release, "wipe": self._wipe}
+            steps = {
+                "acquire": self._acquire,
+                "renew": self._renew,
+                "resume": self._resume,
+                "release": self._release,
+                "wipe": self._wipe,
+            }
             yield from steps[operation.name](state, operation, now)
 
     def _acquire(self, state: LockState, operation: Operation, now: float) -> Iterator[LockState]:
@@ -87,6 +94,16 @@ class LockModel(Timed):
             yield state._replace(hold=both, now=now)
         if operation.output is False:
             yield from self._lost(state, operation, now)
+
+    def _resume(self, state: LockState, operation: Operation, now: float) -> Iterator[LockState]:
+        if operation.output == 0:
+            yield from self._lost(state, operation, now)
+            return
+        successor, ttl = operation.input
+        fence = state.fence if operation.output == UNANSWERED else operation.output
+        mine = state.hold.owner == operation.owner and now <= state.hold.latest
+        if mine and (fence > state.fence or operation.output == UNANSWERED):
+            yield LockState(self._held(operation, now, ttl, str(successor)), fence, now)
 
     def _release(self, state: LockState, operation: Operation, now: float) -> Iterator[LockState]:
         mine = state.hold.owner == operation.owner

@@ -145,7 +145,7 @@ class HoldPromises:
         assert store.one(Release(expired, owner)) is Released.EXPIRED
         for seconds in (0, 30, 29 - TICK):
             clock.advance(seconds)
-            for key, how in zip(keys, Gone, strict=True):
+            for key, how in zip(keys, (Gone.EXPIRED, Gone.CLEARED, Gone.REVOKED), strict=True):
                 late = store.one(Acquire(key, owner, ttl=10))
                 assert (late.state, late.owner, late.gone) == (State.FREE, "", how)
 

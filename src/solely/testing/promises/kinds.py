@@ -149,8 +149,8 @@ def _fields(op: Any) -> tuple[str, ...]:
 
 def _sample(op: Any, key: str, value: bytes = b"") -> Any:
     """Returns an op of this type on this key."""
-    fields = {"key": key, "owner": fresh("owner"), "ttl": 10.0, "keep": 10.0, "value": value, "fence": 1,
-              "reason": "why", "limit": 1, "per": 10.0}  # fmt: skip
+    fields = {"key": key, "owner": fresh("owner"), "successor": fresh("heir"), "ttl": 10.0, "keep": 10.0,
+              "value": value, "fence": 1, "reason": "why", "limit": 1, "per": 10.0}  # fmt: skip
     return op(*(fields[name] for name in op._fields if name not in op._field_defaults))
 
 

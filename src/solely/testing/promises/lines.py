@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...errors import StoreError
-from ...model import LeasedItem, NoItem, State, line_key
+from ...model import Entry, LeasedItem, NoItem, State, line_key
 from ...ops import Ack, Push, Read, Release, Reply, Return, Take
 from ...rules import REMEMBER
 from ..clock import ManualClock
@@ -48,6 +48,14 @@ class LinePromises:
         assert abs(found.left - 4) <= TICK
         clock.advance(4)
         assert isinstance(_wait(store, queue, "a", "A"), LeasedItem)
+
+    def test_what_a_batch_does_with_a_queue_is_seen_by_what_comes_after_it_on_the_line(self, store: Harness) -> None:
+        queue = fresh("line-in-a-batch")
+        key = line_key(queue)
+        wait = Take(queue, "a", 10, client="A")
+        assert [_waiters(reply) for reply in store.perform(wait, Read(key), wait, Read(key))] == [None, 1, None, 1]
+        replies = store.perform(Release(key, "a"), Read(key), wait, Push(queue, "job", b""), Read(key))
+        assert [_waiters(reply) for reply in replies] == [None, 0, None, None, 0]
 
     def test_a_push_sends_a_hint_to_the_first_in_line(self, store: Harness) -> None:
         recorder, queue = store.listen(), fresh("pushed")
@@ -114,3 +122,8 @@ class LinePromises:
 def _wait(store: Harness, queue: str, owner: str, client: str) -> Reply | StoreError:
     """The reply to a Take of this client."""
     return store.perform(Take(queue, owner, 10, client=client))[0]
+
+
+def _waiters(reply: Reply | StoreError) -> int | None:
+    """The waiters that an entry counts; None of any other reply."""
+    return reply.waiters if isinstance(reply, Entry) else None

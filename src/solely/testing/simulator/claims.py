@@ -1,4 +1,5 @@
-"""Simulated clients of claims: they claim one or several keys, work, publish (some of them late), fail and reset."""
+"""Simulated clients of claims: they claim one or several keys, work, publish (some of them late), fail, hand over and
+reset."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import math
 from typing import Any
 
 from ...cache import Cache
-from ...claims.calls import claiming, recalled
+from ...claims.calls import claiming, recalled, resuming
 from ...claims.claim import ClaimOptions
 from ...claims.flights import Done, Flights
 from ...claims.flow import Result, claim_many
@@ -16,6 +17,7 @@ from ...drivers.simulated import SimulatedDriver, SimulatedRun
 from ...errors import Mismatch
 from ...leases.flow import LeaseTerms
 from ...leases.hold import Hold
+from ...leases.token import Token
 from ...model import Entry, State
 from ...ops import Clear, Push, Read
 from ...rules import REMEMBER
@@ -23,7 +25,7 @@ from .client_checks import ClaimCall, ClaimChecks
 from .history import History
 from .observer import Observer
 from .scenarios import BRISK, RELIABLE, SLOW, UNRELIABLE, Behavior, Scenario
-from .simulation import Perform, Script, SimulatedClient, Simulation
+from .simulation import Perform, Script, SimulatedClient, Simulation, Task
 
 _TTLS = (1.0, 1.0, 2.0, 5.0)
 _WAITS = (0.0, 0.3, 3.0, 5.0, 12.0)
@@ -127,10 +129,28 @@ class ClaimingClient(SimulatedClient):
             if run.error is None:
                 self.check_released(hold, run.result)
         else:  # stuck: it publishes when another may have the claim, or never
+            if self.chance() < 0.5:
+                self._hand_over(hold, agreed)
             self._drop(hold)
             yield self.chance() * 3.0 * hold.ttl
             if chance < 0.97:
                 yield from self._publish(hold, agreed)
+
+    def _hand_over(self, hold: Hold, agreed: ClaimOptions) -> None:
+        """One or two clients resume the claim from its token."""
+        token = Token(hold.key, hold.owner, hold.ttl, hold.fence, 0.0, hold.fingerprint)
+        for _ in range(1 if self.chance() < 0.6 else 2):
+            receiver: ClaimingClient = self.pick(self.simulation.clients)
+            if not receiver.driver.dead:
+                receiver.tasks.append(Task(receiver, receiver._resume(token, agreed)))
+                receiver.driver.after(self.chance() * 0.5, receiver.tasks[-1].step)
+
+    def _resume(self, token: Token, agreed: ClaimOptions) -> Script:
+        run: SimulatedRun = yield Perform(resuming(self.context, token, agreed, _result))
+        if run.error is None:
+            yield from self._work(run.result[0], agreed)
+        else:
+            self.check_nothing_left(run, [token.key])
 
     def _publish(self, hold: Hold, agreed: ClaimOptions) -> Script:
         kept, flights = b"b" + hold.owner.encode(), self.flights
@@ -183,7 +203,8 @@ class ClaimingClient(SimulatedClient):
         self.flights.forget(key)
         run: SimulatedRun = yield Perform(reset(key, lambda kept: kept == expected))
         if run.error is None and run.result:
-            gone = [outcome for outcome in observer.outcomes.by_key[key] if outcome.ended and outcome.value == expected]
+            outcomes = observer.outcomes.by_key.get(key, [])
+            gone = [outcome for outcome in outcomes if outcome.ended and outcome.value == expected]
             if not gone:
                 self.violated("reset", f"the reset of {expected!r} at {key} succeeded; it did not exist")
 

@@ -11,6 +11,7 @@ from ...leases.context import Context
 from ...leases.flow import LeaseTerms
 from ...leases.hold import HANDED_OVER, Hold
 from ...leases.lease import LeaseBase
+from ...leases.token import Token, read_token
 from ...locks.calls import acquiring, acquiring_all, kept, resuming
 from ...locks.handle import releasing_all
 from ...marks import calls as marking
@@ -87,10 +88,10 @@ class LockingClient(SimulatedClient):
             for lease in leases:
                 self._write(lease._hold)
             self.simulation.inject_fault(self)
-            if self.chance() < 0.5:
+            while self.chance() < 0.5:
                 yield Perform(leases[0]._renewing(self.pick(_TTLS)))
         if self.chance() < 0.1 and len(leases) == 1:
-            self._hand_over(leases[0])
+            yield from self._hand_over(leases[0])
         elif self.chance() < 0.9:
             yield from self._release(leases)
         else:
@@ -120,20 +121,28 @@ class LockingClient(SimulatedClient):
                     self.check_released(lease._hold, outcome, repeated)
             repeated = run.error is not None
 
-    def _hand_over(self, lease: SimulatedLease) -> None:
-        """Another client resumes the lease from its token."""
-        token = lease.token
-        lease._drop(HANDED_OVER)
-        self.simulation.leases.ends(lease._hold)
-        receiver = self.pick(self.simulation.clients)
-        if not receiver.driver.dead:
-            receiver.tasks.append(Task(receiver, receiver._resume(token)))
-            receiver.driver.after(self.chance() * 0.5, receiver.tasks[-1].step)
+    def _hand_over(self, lease: SimulatedLease) -> Script:
+        """One or two clients resume the lease from its token. Sometimes this one does not let go, but uses it on."""
+        token = read_token(lease.token)
+        for _ in range(1 if self.chance() < 0.6 else 2):
+            receiver = self.pick(self.simulation.clients)
+            if not receiver.driver.dead:
+                receiver.tasks.append(Task(receiver, receiver._resume(token)))
+                receiver.driver.after(self.chance() * 0.5, receiver.tasks[-1].step)
+        if self.chance() < 0.7:
+            lease._drop(HANDED_OVER)
+            self.simulation.leases.ends(lease._hold)
+            return
+        yield self.chance() * self.pick(self.simulation.behavior.work)
+        self._write(lease._hold)
+        yield from self._release([lease])
 
-    def _resume(self, token: str) -> Script:
-        run: SimulatedRun = yield Perform(resuming(token, self._lease))
+    def _resume(self, token: Token) -> Script:
+        run: SimulatedRun = yield Perform(resuming(self.context, token, self._lease))
         if run.error is None:
             yield from self._use([run.result])
+        else:
+            self.check_nothing_left(run, [token.key])
 
     # -- marks
 

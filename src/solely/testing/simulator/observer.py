@@ -1,7 +1,8 @@
 """An observer that sees every op when the store performs it, and checks the reply.
 
-It models holds independently of the store: a hold begins with a grant, is extended by a renewal, and ends by release,
-expiry, finish, clear or data loss. Each reply of the store is compared with this model.
+It models holds independently of the store: a hold begins with a grant or when it is resumed, is extended by a renewal,
+and ends by release, expiry, finish, clear, data loss or when another resumes it. Each reply of the store is compared
+with this model.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from ...drivers.simulated import SimulatedRun
 from ...errors import StoreError
 from ...model import Entry, Released, State
-from ...ops import Acquire, Clear, Finish, Op, Read, Release, Renew, Reply
+from ...ops import Acquire, Clear, Finish, Op, Read, Release, Renew, Reply, Resume
 from ...rules import OFFER, REMEMBER
 from ...stores.transitions import US, us
 from .history import History
@@ -24,7 +25,8 @@ _REMEMBER = us(REMEMBER)
 
 
 class Held:
-    """One hold of one key. `ended` is released, expired, finished, cleared, lost (with all data), or empty."""
+    """One hold of one key. `ended` is released, expired, finished, cleared, resumed (by another), lost (with all data),
+    or empty."""
 
     __slots__ = (
         "attempts", "delay", "ended", "ended_at", "fence", "fingerprint", "forgotten", "kept", "key", "opens", "order",
@@ -52,8 +54,9 @@ class Held:
 
     @property
     def excused(self) -> bool:
-        """True if the hold was cleared or lost: until the next renewal only the fence protects from its holder."""
-        return self.ended in ("cleared", "lost")
+        """True if the hold was cleared, resumed or lost: until the next renewal only the fence protects from its
+        holder."""
+        return self.ended in ("cleared", "resumed", "lost")
 
 
 class Observer:
@@ -73,11 +76,13 @@ class Observer:
         self.unremembered: set[tuple[str, str]] = set()  # revocations that were lost with all data
         self._cleared: set[int] = set()  # fences
         self._offered_until: dict[str, int] = {}
+        self._relied_on_until: dict[str, int] = {}  # by key: by a holder that may not know yet that it was resumed
         self._waits_for: dict[SimulatedRun, str] = {}
         self._kinds: dict[str, Callable[[Any, Any, int], None]] = {"mark": self._marked}  # kinds with their own checks
         self._check: dict[type, Callable[[Any, Any, int], None]] = {
             Acquire: self._acquired,
             Renew: self._renewed,
+            Resume: self._resumed,
             Release: self._released,
             Clear: self._was_cleared,
             Finish: self._finished,
@@ -157,10 +162,10 @@ class Observer:
         self.waiting.granted(op.key)
         self.waiting.opened(op.key, self.moment(held.until + held.delay), hinted=False)
 
-    def _repeated(self, op: Acquire, entry: Entry, now: int, held: Held) -> None:
+    def _repeated(self, op: Acquire | Resume, entry: Entry, now: int, held: Held) -> None:
         violated = self.history.violated
         if not held.live(now):
-            violated("no leaked hold", f"{op.key} was granted to {op.owner} again, which had released or lost it")
+            violated("no leaked hold", f"{op.key} was granted to {held.owner} again, which had released or lost it")
         elif entry.fence != held.fence or entry.left * US > held.until - now + 1:
             violated("idempotence", f"a repeat of {op} was answered with a new fence or more time: {entry}")
 
@@ -181,9 +186,11 @@ class Observer:
 
     def _abandoned(self, op: Acquire) -> bool:
         """True if this owner may not be granted anything: its flow is over, and its compensation could run."""
-        run = self.runs[op.owner]
-        over = run.over and run.undone and not run.driver.dead and op.owner not in self.forgotten
-        return over and not self._may_return(self.holds.get((op.key, op.owner)))
+        return self._has_left(op.owner) and not self._may_return(self.holds.get((op.key, op.owner)))
+
+    def _has_left(self, owner: str) -> bool:
+        run = self.runs[owner]
+        return run.over and run.undone and not run.driver.dead and owner not in self.forgotten
 
     def _may_return(self, held: Held | None) -> bool:
         """True if a late copy of the owner's acquire may take the key again. A known limit: an owner that finished for
@@ -201,6 +208,42 @@ class Observer:
             if run is first:
                 self.history.violated("no deadlock", f"flows wait for each other in a cycle over {path}")
                 return
+
+    def _resumed(self, op: Resume, entry: Entry, now: int) -> None:
+        """A hold passes once from one holder to the next, under a greater fence; each holder learns of its own."""
+        held, mine = self.holds.get((op.key, op.owner)), self.holds.get((op.key, op.successor))
+        live = held is not None and held.live(now)
+        if entry.owner != op.successor:
+            if live and (op.key, op.successor) not in self.revoked:
+                self.history.violated("no lost lease", f"{op} was refused, although {op.owner} holds the key: {entry}")
+        elif mine is not None:
+            if entry.state is not State.DONE:
+                self._repeated(op, entry, now, mine)
+        elif held is None or not live:
+            self.history.violated(
+                "resumed once", f"{op} was granted, although {op.owner} did not hold the key any more"
+            )
+        else:
+            self._passed_on(op, entry, now, held)
+
+    def _passed_on(self, op: Resume, entry: Entry, now: int, held: Held) -> None:
+        violated, latest = self.history.violated, self.latest[op.key]
+        if entry.fence <= latest.fence:
+            violated("fence growth", f"{op.key}: fence {entry.fence} after {latest.fence}")
+        if self._has_left(op.successor):
+            violated("no leaked hold", f"{op.key} was resumed by {op.successor}, whose caller had left")
+        if (entry.attempts, entry.fingerprint) != (held.attempts, held.fingerprint):
+            violated("resumed once", f"{op} changed the attempts or the payload of the hold: {entry}")
+        self._relied_on_until[op.key] = max(held.until, self._relied_on_until.get(op.key, 0))
+        held.end("resumed", now)
+        granted = Acquire(op.key, op.successor, op.ttl, delay=held.delay / US, fingerprint=held.fingerprint)
+        heir = Held(granted, entry, now, latest.order + 1)
+        self.holds[op.key, op.successor] = self.latest[op.key] = self.grants[op.key, heir.fence] = heir
+        self.waiting.opened(op.key, self.moment(heir.until + heir.delay), hinted=False)
+
+    def _all_are_hinted(self, key: str, now: int) -> bool:
+        """False while a process may wait for a hold of its own that was resumed: it is not in the store's queue."""
+        return now >= self._relied_on_until.get(key, 0)
 
     def _renewed(self, op: Renew, entry: Entry, now: int) -> None:
         held = self.holds.get((op.key, op.owner))
@@ -225,7 +268,8 @@ class Observer:
         if held is not None and held.live(now):
             held.end("released", now)
             held.opens, held.kept = now + us(op.delay), now + us(op.keep)
-            self.waiting.opened(op.key, self.history.timeline.now + op.delay, hinted=not op.delay)
+            hinted = not op.delay and self._all_are_hinted(op.key, now)
+            self.waiting.opened(op.key, self.history.timeline.now + op.delay, hinted=hinted)
             correct = {Released.RELEASED}
             if self.grants.get((op.key, op.fence), held) is not held:  # a late copy took the key again after that grant
                 correct = {absent}
@@ -234,6 +278,8 @@ class Observer:
             if not held.ended:
                 held.end("expired", now)
                 held.opens, held.kept = held.until + held.delay, now + _REMEMBER
+        elif held is not None and held.ended == "resumed":
+            correct = {Released.RESUMED} if now < held.until + _REMEMBER else {Released.RESUMED, absent}
         elif held is not None and held.ended == "cleared":
             correct = {Released.CLEARED} if now < held.ended_at + _REMEMBER else {Released.CLEARED, absent}
         granted = self.grants.get((op.key, op.fence), held)
@@ -242,7 +288,7 @@ class Observer:
         ):  # the store has lost this grant, whatever else it has of the owner
             correct = {Released.LOST} if op.fence else {Released.RELEASED}
             if held is not granted:  # a late copy took the key again, and that hold may have ended differently
-                correct |= {Released.EXPIRED, Released.CLEARED}
+                correct |= {Released.EXPIRED, Released.CLEARED, Released.RESUMED}
         if reply not in correct:
             fact = "it was never granted" if granted is None else f"the hold ended: {granted.ended}"
             self.history.violated("correct release replies", f"{op} was answered {reply!r}; {fact}")
@@ -255,7 +301,7 @@ class Observer:
         elif entry.owner == op.owner:
             held.end("finished", now)
             self.outcomes.add(op, held.fingerprint, now)
-            self.waiting.opened(op.key, self.history.timeline.now, hinted=True)  # all waiters
+            self.waiting.opened(op.key, self.history.timeline.now, hinted=self._all_are_hinted(op.key, now))
         elif now < held.until + held.delay + _REMEMBER:
             self.history.violated("no lost outcome", f"{op} was refused, although nobody took the key since: {entry}")
 

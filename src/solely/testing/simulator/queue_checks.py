@@ -7,9 +7,9 @@ from typing import Any
 
 from ...drivers.simulated import SimulatedDriver
 from ...model import Entry, LeasedItem, NoItem, item_key, line_key
-from ...ops import Ack, Amend, Count, Op, Push, Renew, Reply, Return, Take
+from ...ops import Ack, Amend, Count, Op, Push, Renew, Reply, Resume, Return, Take
 from ...queues.flow import TakenItem
-from ...rules import LOOK_AGAIN
+from ...rules import LOOK_AGAIN, REMEMBER
 from ...stores.transitions import US, us
 from .history import History
 from .network import START
@@ -53,7 +53,9 @@ class QueueObserver(Observer):
         self.items: dict[str, dict[str, ModelItem]] = {}  # by queue and id
         self.amended: set[bytes] = set()  # values that an Amend wrote
         self.removed: set[bytes] = set()  # values of items that an Amend removed
+        self.resumed: dict[tuple[str, str], int] = {}  # item and former taker → until when the store remembers that
         self._settled = settled
+        self._given: set[str] = set()  # owners under which a caller got an item
         self._check |= {
             Push: self._pushed,
             Take: self._took,
@@ -62,11 +64,12 @@ class QueueObserver(Observer):
             Amend: self._amended,
             Count: self._counted,
         }
-        self._kinds |= {"item": self._item_renewed, "line": lambda op, reply, now: None}
+        self._kinds |= {"item": self._of_item, "line": lambda op, reply, now: None}
 
     def lost_all_data(self) -> None:
         super().lost_all_data()
         self.items.clear()
+        self.resumed.clear()
         self.waiting._openings.clear()
 
     def _entry(self, op: Op, reply: Reply, now: int) -> None:
@@ -125,10 +128,12 @@ class QueueObserver(Observer):
             self._violated("the item as it is", op, reply)
 
     def _acked(self, op: Ack, reply: Reply, now: int) -> None:
-        item = self._of(op)
-        if reply is not (item is None or (item.owner == op.owner and op.fence in (0, item.fence))) and (
-            item is not None or op.owner not in self.forgotten
-        ):
+        item, resumed = self._of(op), self.resumed.get((item_key(op.queue, op.id), op.owner))
+        if item is None:
+            correct = {resumed is None} if resumed is None or now < resumed else {True, False}
+        else:
+            correct = {item.owner == op.owner and op.fence in (0, item.fence)}
+        if reply not in correct and (item is not None or op.owner not in self.forgotten):
             self._violated("correct ack replies", op, reply)
         if item is not None and reply is True:
             if op.owner not in self._settled and str(item.fence) not in self.items.get("parked", {}):
@@ -160,9 +165,30 @@ class QueueObserver(Observer):
         if reply != len(self.items.get(op.queue, {})):
             self._violated("exact counts", op, reply)
 
-    def _item_renewed(self, op: Any, reply: Entry, now: int) -> None:
-        if type(op) is not Renew:
+    def _of_item(self, op: Any, reply: Any, now: int) -> None:
+        if type(op) is Renew:
+            self._item_renewed(op, reply, now)
+        elif type(op) is Resume:
+            self._item_resumed(op, reply, now)
+
+    def _item_resumed(self, op: Resume, reply: Entry, now: int) -> None:
+        """An item passes once from one taker to the next; the former one can no longer settle it."""
+        items = {item_key(queue, id): item for queue, items in self.items.items() for id, item in items.items()}
+        item = items.get(op.key)
+        taken = item is not None and now < item.until
+        if item is None or not taken or item.owner not in (op.owner, op.successor):
+            if reply.owner:
+                self._violated("resumed once", op, reply)
             return
+        if reply.owner != op.successor or (reply.value, reply.fence) != (item.value, item.fence):
+            self._violated("resumed once", op, reply)
+        if item.owner == op.owner:
+            self.resumed[op.key, op.owner] = item.until + us(REMEMBER)
+            item.owner, item.until = op.successor, now + us(op.ttl)
+            for queue in self.items:
+                self._opens(queue)
+
+    def _item_renewed(self, op: Renew, reply: Entry, now: int) -> None:
         for queue, items in self.items.items():
             for id, item in items.items():
                 if item_key(queue, id) == op.key and item.owner == op.owner and now < item.until:
@@ -175,6 +201,12 @@ class QueueObserver(Observer):
             self._violated("no revived lease", op, reply)
 
     # -- what callers rely on
+
+    def given(self, taken: TakenItem) -> None:
+        """No two callers may have an item under one owner: nobody could tell them apart."""
+        if taken.owner in self._given:
+            self.history.violated("one taker per item", f"two callers have {taken.id} as {taken.owner}")
+        self._given.add(taken.owner)
 
     def relied_on(self, driver: SimulatedDriver, queue: str, taken: TakenItem) -> None:
         """A caller must not rely on an item for longer than the store leases it to this caller."""

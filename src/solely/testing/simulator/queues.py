@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...drivers.simulated import SimulatedRun
+from ...errors import Busy
 from ...formats import OWNER_BYTES
 from ...model import LeasedItem, line_key
 from ...ops import Push
@@ -69,6 +70,7 @@ class QueueClient(SimulatedClient):
         observer.nothing_left(queue, lambda owner: observer.runs[owner] is run, waiters)
 
     def _work(self, queue: str, taken: TakenItem) -> Script:
+        self.simulation.observer.given(taken)
         self.simulation.observer.relied_on(self.driver, queue, taken)
         yield self.chance() * self.pick(self.simulation.behavior.work)
         self.simulation.inject_fault(self)
@@ -87,17 +89,28 @@ class QueueClient(SimulatedClient):
         elif chance < 0.8:
             delay, uncounted = self.pick(_DELAYS), self.chance() < 0.4
             yield Perform(flow.give_back(queue, taken.id, taken.owner, delay, uncounted))
-        elif chance < 0.9:  # another client continues
+        elif chance < 0.9:
+            yield from self._hand_over(queue, taken)
+        # else its lease expires
+
+    def _hand_over(self, queue: str, taken: TakenItem) -> Script:
+        """One or two clients continue; sometimes the item is acked by its token as well."""
+        for _ in range(1 if self.chance() < 0.5 else 2):
             receiver: QueueClient = self.pick(self.simulation.clients)
             if not receiver.driver.dead:
                 receiver.tasks.append(Task(receiver, receiver._resume(queue, taken)))
                 receiver.driver.after(self.chance() * 0.5, receiver.tasks[-1].step)
-        # else its lease expires
+        if self.chance() < 0.3:
+            yield self.chance() * self.pick(self.simulation.behavior.work)
+            self.simulation.settled.add(taken.owner)
+            yield Perform(flow.ack(queue, taken.id, taken.owner, taken.fence))
 
     def _resume(self, queue: str, taken: TakenItem) -> Script:
         run: SimulatedRun = yield Perform(flow.resume(queue, taken.id, taken.owner, self.pick(_TTLS)))
         if isinstance(run.result, TakenItem):
             yield from self._work(queue, run.result)
+        elif isinstance(run.error, Busy) and not run.doubtful:  # else a Resume may be in flight, as a Take
+            self._check_nothing_left(queue, run)
 
     def amend(self) -> Script:
         """Changes or removes an item as it was read."""

@@ -191,7 +191,7 @@ class ReservingClient(SimulatedClient):
             return works
         checks = self.simulation.breaker_checks
         before = checks.state
-        run: SimulatedRun = yield Perform(breaker.admit(_BREAKER, self._trial, ""))
+        run: SimulatedRun = yield Perform(breaker.admit(_BREAKER, self._trial, str))
         if run.error is not None:
             return False
         passed: breaker.SharedPass = run.result

@@ -11,7 +11,7 @@ from ...cache import Cache
 from ...drivers.simulated import SimulatedDriver, SimulatedRun, Timeline
 from ...events import Event, Renewed
 from ...flow import Flow
-from ...holder import Signature
+from ...holder import Signature, Signer
 from ...leases.context import Context
 from ...leases.hold import Hold
 from ...leases.keeper import keep_renewing, keep_watching
@@ -97,8 +97,8 @@ class Task:
 class Unsigned(Signature):
     """Omits process and clock, so that the same seed gives the same history on every machine."""
 
-    def info(self, purpose: str = "", details: Mapping[str, str] | None = None) -> str:
-        return purpose
+    def signer(self, purpose: str = "", details: Mapping[str, str] | None = None) -> Signer:
+        return lambda: purpose
 
 
 class SimulatedClient:

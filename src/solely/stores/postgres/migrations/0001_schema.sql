@@ -217,14 +217,20 @@ BEGIN
 END
 $$;
 
--- The memory of displaced owners with one more; the last 128 are remembered.
-CREATE FUNCTION {displace}(gone {displaced}[], who text, under bigint, how text, moment bigint)
+-- The memory of displaced owners with one more, which relied on the key until `ends` at the latest, in the order in which
+-- they are forgotten; the last 128 are remembered.
+CREATE FUNCTION {displace}(gone {displaced}[], who text, under bigint, how text, moment bigint, ends bigint DEFAULT 0)
 RETURNS {displaced}[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
+    lost {displaced} := ROW(who, under, how, greatest(moment, ends) + 60000000);
     kept {displaced}[];
 BEGIN
     kept := ARRAY(SELECT d FROM unnest(gone) d WHERE d.until > moment AND (d.owner <> who OR who = ''));
-    kept := kept || ROW(who, under, how, moment + 60000000)::{displaced};
+    IF (kept[cardinality(kept)]).until > lost.until THEN
+        kept := ARRAY(SELECT d FROM unnest(kept || lost) d ORDER BY d.until);
+    ELSE
+        kept := kept || lost;
+    END IF;
     RETURN kept[greatest(1, cardinality(kept) - 127):];
 END
 $$;
@@ -463,6 +469,36 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION {resume}(
+    clock bigint, patience integer, k text, who text, successor text, ttl bigint, about text
+) RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    a      {reply};
+    r      {entries};
+    moment bigint;
+BEGIN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
+        a.state := 'b';
+        RETURN a;
+    END IF;
+    moment := {moment}(clock);
+    r := {load}(k, moment);
+    IF r.state = 'h' AND r.owner = who AND moment < r.until AND successor <> who
+        AND {how}(r, successor, moment) = ''
+    THEN
+        r.gone := {displace}(r.gone, who, r.fence, 'resumed', moment, r.until);
+        r.owner := successor;
+        r.until := moment + ttl;
+        IF r.value IS NULL THEN
+            r.fence := {next_fences}(moment, 1);
+            r.info := about;
+        END IF;
+        PERFORM {save}(r, moment);
+    END IF;
+    RETURN {view}(r, moment, successor, true);
+END
+$$;
+
 CREATE FUNCTION {finish}(clock bigint, patience integer, k text, who text, body bytea, keep bigint)
 RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -490,7 +526,8 @@ END
 $$;
 
 -- `under` is the fence of the hold, 0 if that is not known.
--- fence: 1 released, 2 expired, 3 cleared, 4 nothing of this owner is here (never without a fence), 5 the store lost it
+-- fence: 1 released, 2 expired, 3 cleared, 4 nothing of this owner is here (never without a fence), 5 the store lost it,
+-- 6 resumed
 CREATE FUNCTION {release}(
     clock bigint, patience integer, k text, who text, revoke boolean, closing bigint, keep bigint, under bigint
 ) RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
@@ -554,6 +591,7 @@ BEGIN
     a.fence := CASE
         WHEN why = 'expired' THEN 2
         WHEN why = 'cleared' THEN 3
+        WHEN why = 'resumed' THEN 6
         WHEN here OR under = 0 THEN 1
         WHEN why <> '' AND EXISTS (SELECT FROM unnest(was.gone) d WHERE d.owner = who AND d.fence = under) THEN 1
         WHEN {is_lost}(under) THEN 5
@@ -908,22 +946,47 @@ BEGIN
 END
 $$;
 
+-- The record without its item: nothing but the memory of who lost it.
+CREATE FUNCTION {without_item}(r {entries}) RETURNS {entries} LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    r := {set_free}(r);
+    r.value := NULL;
+    r.opens := 0;
+    r.attempts := 0;
+    RETURN r;
+END
+$$;
+
 -- `under` is the fence of the item, 0 if that is not known.
--- fence: 1 gone from the queue, 0 another owner has it, a later item has its id, or the store lost it
+-- fence: 1 gone from the queue, 0 another owner has it, or resumed and removed it, a later item has its id, or the store
+-- lost it
 CREATE FUNCTION {ack}(clock bigint, patience integer, k text, who text, under bigint)
 RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    a {reply};
+    a      {reply};
+    r      {entries};
+    moment bigint;
 BEGIN
     IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;
     DELETE FROM {entries} e
-    WHERE e.key = k AND e.queue IS NOT NULL AND e.taker = who AND (under = 0 OR e.fence = under);
-    a.fence := (FOUND OR NOT (
-        EXISTS (SELECT FROM {entries} e WHERE e.key = k AND e.queue IS NOT NULL) OR {is_lost}(under)
-    ))::integer;
+    WHERE e.key = k AND e.queue IS NOT NULL AND e.taker = who AND (under = 0 OR e.fence = under) AND e.gone IS NULL;
+    IF FOUND THEN
+        a.fence := 1;
+        RETURN a;
+    END IF;
+    moment := {moment}(clock);
+    r := {load}(k, moment);
+    IF r.value IS NULL OR r.state = 'd' THEN
+        a.fence := (NOT {is_lost}(under) AND {how}(r, who, moment) <> 'resumed')::integer;
+    ELSIF r.state = 'h' AND r.owner = who AND under IN (0, r.fence) THEN
+        PERFORM {save}({without_item}(r), moment);
+        a.fence := 1;
+    ELSE
+        a.fence := 0;
+    END IF;
     RETURN a;
 END
 $$;
@@ -981,11 +1044,10 @@ BEGIN
         a.fence := 0;
         RETURN a;
     END IF;
-    r.value := body;
     IF body IS NULL THEN
-        r := {set_free}(r);
-        r.opens := 0;
-        r.attempts := 0;
+        r := {without_item}(r);
+    ELSE
+        r.value := body;
     END IF;
     PERFORM {save}(r, moment);
     RETURN a;
@@ -993,7 +1055,8 @@ END
 $$;
 
 -- fence: the items of the queue, taken or not
-CREATE FUNCTION {count}(clock bigint, patience integer, q text) RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION {count}(clock bigint, patience integer, q text) RETURNS {reply} LANGUAGE plpgsql VOLATILE
+SET jit = off AS $$
 DECLARE
     a {reply};
 BEGIN
@@ -1003,6 +1066,8 @@ END
 $$;
 
 -- Batches, and what runs beside them.
+-- Where a plan may look costly, as where no table is read whole, the server would compile it, which takes it many times
+-- as long as to perform it: jit is off in these functions, for connections on which we may set nothing.
 
 -- Performs a batch in order; one reply per op. Each array has one element per op, or is NULL where all are NULL.
 -- What an op does not use is NULL; `number` is a fence, a limit, or flags: see codec.py.
@@ -1040,6 +1105,8 @@ BEGIN
                     a := {mark}(clock, NULL, op.k, op.who, op.span);
                 END IF;
             WHEN 'n' THEN a := {renew}(clock, NULL, op.k, op.who, op.span);
+            WHEN 'r' THEN
+                a := {resume}(clock, NULL, op.k, op.who, op.client, op.span, coalesce(op.txt, ''));
             WHEN 'g' THEN a := {read}(clock, NULL, op.k);
             WHEN 'f' THEN a := {finish}(clock, NULL, op.k, op.who, op.body, op.span);
             WHEN 'c' THEN a := {clear}(clock, NULL, op.k, op.num);
@@ -1122,7 +1189,8 @@ CREATE FUNCTION {acquire_many}(
     clock bigint, keys text[], owners text[], ttls bigint[], abouts text[], askers text[],
     OUT fences bigint[], OUT others text
 ) LANGUAGE plpgsql VOLATILE
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
+SET jit = off AS $$
 DECLARE
     locks   boolean[];
     moment  bigint;
@@ -1173,7 +1241,8 @@ CREATE FUNCTION {exchange}(
     clock bigint, old_keys text[], old_owners text[], old_fences bigint[], new_keys text[], new_owners text[],
     ttls bigint[], abouts text[], askers text[], OUT outcomes text, OUT fences bigint[], OUT others text
 ) LANGUAGE plpgsql VOLATILE
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
+SET jit = off AS $$
 DECLARE
     locks  boolean[];
     moment bigint;
@@ -1249,7 +1318,7 @@ CREATE FUNCTION {page}(clock bigint, prefix text, after text, most integer)
 RETURNS TABLE (
     key text, state "char", fence bigint, remaining bigint, mine boolean, attempts integer, refused integer,
     waiters integer, fingerprint text, info text, value bytea, gone text
-) LANGUAGE sql VOLATILE AS $$
+) LANGUAGE sql VOLATILE SET jit = off AS $$
     SELECT e.key, v.*
     FROM {entries} e, LATERAL {view}(e, {moment}(clock), '', true) v
     WHERE e.key >= prefix AND e.key > after AND e.key <= prefix || repeat(chr(1114111), 160) -- the greatest suffix
@@ -1259,7 +1328,8 @@ $$;
 
 -- Forgets what answers nothing more among the next rows after a key, and old hits; answers the last key looked at, or
 -- NULL at the end. Never needed for a right answer. Skips what another transaction decides on.
-CREATE FUNCTION {sweep}(clock bigint, after text, most integer) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION {sweep}(clock bigint, after text, most integer) RETURNS text LANGUAGE plpgsql VOLATILE
+SET jit = off AS $$
 DECLARE
     moment bigint := {moment}(clock);
     last   text;
