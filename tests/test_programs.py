@@ -3,17 +3,21 @@
 import asyncio
 import io
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
-from solely import InvalidInput
+from solely import AsyncClient, InvalidInput
 from solely.programs import Ended, NotStarted, Program, run
+from solely.stores.sqlite.shared_file import SharedFile
 
 # A program that starts another, which ignores SIGTERM and keeps standard error open; writes both pids to a file whose
 # name ends with its own; and waits, or exits as requested.
@@ -45,6 +49,16 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def with_argument(text: object) -> list[int]:
+    """The processes that run and have this text in their arguments: the guards of programs, and these themselves."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if str(text).encode() in (each / "cmdline").read_bytes() and alive(int(each.name)):
+                found.append(int(each.name))
+    return found
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -119,6 +133,12 @@ async def test_outputs_are_kept_apart_and_cut() -> None:
 async def test_of_output_that_just_fits_nothing_is_lost() -> None:
     ended = await run(python("import sys; sys.stdout.write('o' * 1000)", max_output=1000))
     assert (ended.stdout, ended.complete) == (b"o" * 1000, True)
+
+
+async def test_output_can_go_elsewhere(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as file:
+        ended = await run(python("print('out')", stdout=file.fileno(), guarded=True))
+    assert (ended.stdout, (tmp_path / "out").read_bytes()) == (b"", b"out\n")
 
 
 async def test_output_can_be_discarded() -> None:
@@ -239,3 +259,137 @@ def test_no_pipe_is_closed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(Program(("true",))))
     assert states == [True] * 4  # each end of both pipes was open when it was closed
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+async def test_what_left_its_group_ends_with_it(tmp_path: Path, guarded: bool) -> None:
+    shell = f"timeout 600 sh -c 'sleep 600; echo {tmp_path}' & setsid sh -c 'sleep 600; echo {tmp_path}' & wait"
+    task = asyncio.create_task(run(Program(("sh", "-c", shell), guarded=guarded)))
+    await until(lambda: len(with_argument(tmp_path)) >= 4)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    await until(lambda: with_argument(tmp_path) == [])
+
+
+def test_a_program_is_started_while_calls_of_sqlite_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork closes the connections of SQLite, for which it waits on this thread until no call is in progress."""
+    forks: list[SharedFile] = []
+    monkeypatch.setattr(SharedFile, "before_fork", forks.append)
+
+    async def use() -> Ended:
+        async with AsyncClient(f"sqlite:///{tmp_path}/store.db") as once:
+            await once.first("x")
+            return await run(python("", guarded=True))
+
+    for factory in (uvloop.new_event_loop, asyncio.new_event_loop):
+        with asyncio.Runner(loop_factory=factory) as runner:
+            assert runner.run(use()).ok
+    assert forks == []
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+async def test_it_ends_alike_with_and_without_a_guard(tmp_path: Path, guarded: bool) -> None:
+    given: dict[str, Any] = {"guarded": guarded, "environment": {"A": "x=y\nz", "B": ""}, "cwd": str(tmp_path)}
+    code = "import os, sys; print(sorted(os.environb), os.getcwd(), os.getsid(0) == os.getpid(), sys.stdin.read())"
+    ended = await run(python(code, stdin=b"given", inherit=("PATH",), **given))
+    assert ended.ok
+    assert ended.stdout.decode().startswith("[b'A', b'B', b'LC_CTYPE', b'PATH'")
+    assert ended.stdout.decode().endswith(f"{tmp_path} True given\n")
+    assert (await run(python("import sys; sys.exit(7)", **given))).code == 7
+    for name in ("SIGTERM", "SIGSEGV", "SIGKILL", "SIGPIPE"):
+        ended = await run(python(f"import os, signal; os.kill(os.getpid(), signal.{name})", **given))
+        assert (ended.code, ended.signal) == ((None, name) if name != "SIGPIPE" else (0, ""))  # Python ignores that
+    with pytest.raises(NotStarted, match="nonexistent cannot be run: No such file") as refused:
+        await run(Program(("nonexistent",), guarded=guarded))
+    assert refused.value.permanent
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+async def test_signals_have_their_usual_effect_on_it(guarded: bool) -> None:
+    ended = await run(Program(("sh", "-c", "kill -PIPE $$; kill -TERM $$"), guarded=guarded))
+    assert ended.signal == "SIGPIPE"
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+async def test_one_that_is_stopped_has_not_ended(tmp_path: Path, guarded: bool) -> None:
+    task = asyncio.create_task(run(family(tmp_path / "pids", guarded=guarded)))
+    await until(lambda: bool(told_pids(tmp_path / "pids")))
+    ((pid, child),) = told_pids(tmp_path / "pids")
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        os.kill(pid, number)
+        await asyncio.sleep(0.2)  # what the guard would do, it would do at once
+    assert alive(pid)
+    os.kill(child, signal.SIGKILL)
+    assert (await task).ok
+
+
+# Starts a daemon, which has left its parent, its group and its session; and waits, or exits as requested.
+DAEMON = """
+import os, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with open(sys.argv[1] + ".new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(sys.argv[1] + ".new", sys.argv[1])
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+while not os.path.exists(sys.argv[1]) or sys.argv[2] == "waits":
+    time.sleep(0.01)
+"""
+
+
+async def test_a_daemon_that_it_made_ends_with_one_that_is_guarded(tmp_path: Path) -> None:
+    place = tmp_path / "daemon"
+    task = asyncio.create_task(run(python(DAEMON, place, "waits", guarded=True)))
+    await until(place.exists)
+    daemon = int(place.read_text())
+    assert alive(daemon)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    await until(lambda: not alive(daemon))
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+async def test_a_daemon_outlives_one_that_exits_by_itself(tmp_path: Path, guarded: bool) -> None:
+    place = tmp_path / "daemon"
+    assert (await run(python(DAEMON, place, "exits", guarded=guarded))).ok
+    daemon = int(place.read_text())
+    assert alive(daemon)
+    os.kill(daemon, signal.SIGKILL)
+
+
+async def test_it_does_not_outlive_a_guard_that_is_killed(tmp_path: Path) -> None:
+    place = tmp_path / "pids"
+    task = asyncio.create_task(run(family(place, guarded=True)))
+    await until(lambda: bool(told_pids(place)))
+    ((pid, child),) = told_pids(place)
+    os.kill(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    assert (await task).signal == "SIGKILL"
+    await until(lambda: not alive(pid))
+    os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("late", range(10))
+def test_no_moment_of_a_kill_leaves_it_behind(tmp_path: Path, late: int) -> None:
+    """Its process is killed as soon as it has begun to start the program, and a little later each time."""
+    code = f"""if True:
+        import asyncio
+        from solely.programs import Program, run
+        shell = "trap '' TERM; sleep 60; echo {tmp_path}"
+        print(flush=True)
+        asyncio.run(run(Program(("sh", "-c", shell), guarded=True)))"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(late * 0.01)
+        process.kill()
+    ends = time.monotonic() + 30
+    while (left := with_argument(tmp_path)) and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert left == []

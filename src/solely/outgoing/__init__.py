@@ -7,14 +7,29 @@ retries and a breaker that all workers of a host share.
 
 from .attempts import Attempts
 from .caller import Caller
+from .certificates import PeerTls
 from .checks import check_header, check_network, check_url, trusted
 from .connector import GuardedConnector, Stream
-from .message import CallFailed, NotCalled, Request, Response, Timings
+from .message import (
+    HOST_NAME,
+    MOST_REDIRECTS,
+    AddressRefused,
+    CallFailed,
+    NotCalled,
+    Request,
+    Response,
+    Timings,
+    TooManyRedirects,
+)
+from .network import Stopwatch, watched, watching
 from .pages import NextPage, by_header, by_link, by_offset, by_token
 from .sanitizing import sanitized
 from .settings import AtOnce, OutgoingSettings, Timeout
 
 __all__ = [
+    "HOST_NAME",
+    "MOST_REDIRECTS",
+    "AddressRefused",
     "AtOnce",
     "Attempts",
     "CallFailed",
@@ -23,11 +38,14 @@ __all__ = [
     "NextPage",
     "NotCalled",
     "OutgoingSettings",
+    "PeerTls",
     "Request",
     "Response",
+    "Stopwatch",
     "Stream",
     "Timeout",
     "Timings",
+    "TooManyRedirects",
     "by_header",
     "by_link",
     "by_offset",
@@ -37,4 +55,6 @@ __all__ = [
     "check_url",
     "sanitized",
     "trusted",
+    "watched",
+    "watching",
 ]

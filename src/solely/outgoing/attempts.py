@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,11 +10,12 @@ from typing import TypeVar
 
 from ..client import AsyncClient
 from ..errors import BreakerOpen, NameReserved, StoreError
+from ..logs import get_logger
 from ..resilience import RETRY
 from .message import CallFailed, NotCalled
 
 T = TypeVar("T")
-log = logging.getLogger("solely")
+log = get_logger()
 
 BREAKER_TIMEOUT = 0.5  # seconds: the store usually answers within milliseconds, and a call does not wait for longer
 LONGEST_PAUSE = 2.0  # seconds: after a longer Retry-After the caller of `run` has better things to do than to wait

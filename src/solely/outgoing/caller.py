@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import Executor
 from copy import copy
+from dataclasses import replace
 from typing import Self
 
 import httpcore2
@@ -16,7 +18,7 @@ from .attempts import Attempts
 from .checks import parsed, trusted, unverified
 from .cookies import CookieJar
 from .guard import AddressGuard
-from .message import CallFailed, Request, Response
+from .message import AddressRefused, CallFailed, Request, Response, Timings, TooManyRedirects
 from .network import PEER, WATCH, Stopwatch, connection_pool, reason_of
 from .pages import MAX_PAGES, NextPage
 from .redirects import leads_elsewhere, origin, redirected
@@ -32,7 +34,8 @@ class Caller:
     """Calls one system. All its calls share connections, bounds, and a breaker in the store `once`, if that is given.
 
     `name` begins the text of its errors; `breaker` is the name of the breaker, by default the same. An application
-    reserves it: `reserved("repos", "jira")`.
+    reserves it: `reserved("repos", "jira")`. Names are resolved on the threads of `resolvers`, by default on those that
+    all callers share.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Caller:
         *,
         once: AsyncClient | None = None,
         breaker: str = "",
+        resolvers: Executor | None = None,
     ) -> None:
         given = settings or OutgoingSettings()
         self.name = name
@@ -49,7 +53,7 @@ class Caller:
         self._attempts = Attempts(
             name, timeout=given.timeout, at_once=given.at_once, retries=given.retries, once=once, breaker=breaker
         )
-        guard = AddressGuard(name, given.guard_allow, check=given.guard)
+        guard = AddressGuard(name, given.guard_allow, check=given.guard, resolvers=resolvers)
         tls = trusted(f"{name}:", given.ca_file) if given.verify else unverified()
         self._pool = connection_pool(guard, tls, given.at_once, given.at_once if given.reuse else 0)
         self._cookies: CookieJar | None = None
@@ -128,24 +132,32 @@ class Caller:
     async def _followed(self, request: Request, watch: Stopwatch) -> Response:
         """The response at the end of the redirects."""
         most = self._settings.max_redirects if request.max_redirects is None else request.max_redirects
-        for _ in range(most + 1):
-            response = await self._sent(request, watch)
-            if most == 0 or not leads_elsewhere(response):
+        response = await self._sent(request, watch)
+        for number in range(1, most + 1):
+            if not leads_elsewhere(response):
                 return response
             request = redirected(self.name, request, response)
-        raise CallFailed(f"{self.name}: {response.host} redirects more than {most} times", permanent=True)
+            watch.redirects = number
+            try:
+                response = replace(await self._sent(request, watch), redirects=number)
+            except AddressRefused as refused:  # the receiver leads there, nobody else
+                raise CallFailed(str(refused), permanent=True) from None
+        if most and leads_elsewhere(response):
+            raise TooManyRedirects(f"{self.name}: {response.host} redirects more than {most} times", response)
+        return response
 
     async def _sent(self, request: Request, watch: Stopwatch) -> Response:
         """The response to this request alone."""
         url, headers = parsed(request.url), self._headers(request)
         secrets = request.hidden(headers)
         watch.enter("first_byte")
+        watch.head, watch.received = None, 0
         try:
             answer = await self._pool.handle_async_request(_raw(request, headers))
             try:
                 watch.enter("transfer")
-                address, expires = answer.extensions["network_stream"].get_extra_info(PEER)
-                body, complete = await self._body(answer)
+                head = watch.head = _head(answer, request, secrets)
+                body, complete = await self._body(answer, watch)
             finally:
                 await answer.aclose()
         except httpcore2.ConnectError as error:
@@ -153,17 +165,14 @@ class Caller:
             raise CallFailed(text) from None
         except _BROKEN as error:  # its text may contain what was sent
             raise CallFailed(f"{self.name}: {url.host} did not answer: {type(error).__name__}") from None
-        received = httpx2.Headers(answer.headers)
         if self._cookies is not None:
-            self._cookies.keep(request, received)
+            self._cookies.keep(request, head.headers)
         watch.enter("")
-        return Response(
-            answer.status, received, body, request.url, watch.timings(), complete, address, expires, secrets
-        )
+        return replace(head, body=body, timings=watch.timings(), complete=complete, received=watch.received)
 
     def _headers(self, request: Request) -> dict[str, str]:
         """All headers of the request, with lower-case names."""
-        headers = {"host": parsed(request.url).netloc.decode(), "user-agent": "solely"}
+        headers = {"host": request.server_name or parsed(request.url).netloc.decode(), "user-agent": "solely"}
         fresh = request.checked_fresh_headers()
         headers |= {name.lower(): value for some in (request.headers, fresh) for name, value in some.items()}
         headers["accept-encoding"] = "identity"  # what is compressed could grow beyond all bounds
@@ -171,20 +180,22 @@ class Caller:
             headers["content-length"] = str(len(request.body))
         return headers if self._cookies is None else headers | self._cookies.header(request)
 
-    async def _body(self, answer: httpcore2.Response) -> tuple[bytes, bool]:
-        """The body, or its beginning and False, as the settings say."""
+    async def _body(self, answer: httpcore2.Response, watch: Stopwatch) -> tuple[bytes, bool]:
+        """The body, or its beginning and False, as the settings say. The stopwatch counts the bytes that arrived."""
         kept, most, patience = bytearray(), self._settings.max_response, self._settings.body_timeout
+        counted = max(most, self._settings.max_counted)
         try:
             async with asyncio.timeout(patience), contextlib.aclosing(answer.aiter_stream()) as parts:
                 async for part in parts:
-                    kept += part[: most - len(kept) + 1]
-                    if len(kept) > most:
-                        return bytes(kept[:most]), False
+                    watch.received += len(part)
+                    kept += part[: most - len(kept)]
+                    if watch.received > counted:
+                        break
         except _BROKEN:  # of which TimeoutError is one
             if patience is None:
                 raise
             return bytes(kept), False
-        return bytes(kept), True
+        return bytes(kept), watch.received <= most
 
     def _refused(self, response: Response) -> CallFailed:
         status = response.status
@@ -210,8 +221,27 @@ class Caller:
         return following
 
 
+def _head(answer: httpcore2.Response, request: Request, secrets: tuple[str, ...]) -> Response:
+    """The response, of which the body is yet to come."""
+    address, expires, tls = answer.extensions["network_stream"].get_extra_info(PEER)
+    return Response(
+        answer.status,
+        httpx2.Headers(answer.headers),
+        b"",
+        request.url,
+        Timings(),
+        complete=False,
+        address=address,
+        certificate_expires=expires,
+        secrets=secrets,
+        tls=tls,
+        version=answer.extensions.get("http_version", b"").decode().removeprefix("HTTP/"),
+    )
+
+
 def _raw(request: Request, headers: Mapping[str, str]) -> httpcore2.Request:
     """The request as the connection pool takes it."""
     url = parsed(request.url)
     place = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-    return httpcore2.Request(request.method, place, headers=[*headers.items()], content=request.body)
+    more = {"sni_hostname": request.server_name} if request.server_name else {}
+    return httpcore2.Request(request.method, place, headers=[*headers.items()], content=request.body, extensions=more)

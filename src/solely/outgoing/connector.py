@@ -6,17 +6,18 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from .certificates import PeerTls, peer_tls
 from .checks import trusted, unverified
 from .guard import AddressGuard
 from .message import CallFailed, Timings
-from .network import reason_of
+from .network import reason_of, watched, watching
 from .settings import OutgoingSettings
 
 MAX_DATAGRAM = 4096  # bytes of a reply: more than any UDP answer of a name server that was asked without EDNS
@@ -31,47 +32,72 @@ class Stream:
     address: str
     timings: Timings
     certificate_expires: datetime | None
+    tls: PeerTls | None = None
 
 
 class GuardedConnector:
-    """Connects to hosts and ports; `guard`, `guard_allow`, `ca_file` and `verify` of the settings apply."""
+    """Connects to hosts and ports; `guard`, `guard_allow`, `ca_file` and `verify` of the settings apply. Names are
+    resolved on the threads of `resolvers`, by default on those that all callers share."""
 
-    def __init__(self, name: str, settings: OutgoingSettings | None = None) -> None:
+    def __init__(
+        self, name: str, settings: OutgoingSettings | None = None, *, resolvers: Executor | None = None
+    ) -> None:
         given = settings or OutgoingSettings()
         self._name = name
-        self._guard = AddressGuard(name, given.guard_allow, check=given.guard)
+        self._guard = AddressGuard(name, given.guard_allow, check=given.guard, resolvers=resolvers)
         self._tls = trusted(f"{name}:", given.ca_file) if given.verify else unverified()
 
     @asynccontextmanager
-    async def stream(self, host: str, port: int, *, tls: bool = False) -> AsyncIterator[Stream]:
+    async def stream(self, host: str, port: int, *, tls: bool = False, server_name: str = "") -> AsyncIterator[Stream]:
         """A connection to the first of the host's addresses that answers, closed after the block; CallFailed if none
-        does, if one of them is not permitted, or if the certificate is not valid for the host."""
-        began = time.perf_counter()
+        does, if one of them is not permitted, or if the certificate is not valid for the host, or for `server_name`
+        if that is given."""
+        watch = watching()
+        watch.enter("resolve")
         addresses = await self._guard.addresses(host, port)
-        resolved = time.perf_counter()
-        connected, address = await self._connected(addresses, port)
-        opened = time.perf_counter()
-        reader, writer = await self._wrapped(connected, host, tls)
-        secured = time.perf_counter()
-        timings = Timings(resolved - began, opened - resolved, secured - opened if tls else 0.0)
+        watch.address = addresses[0]
+        watch.enter("connect")
+        connected, watch.address = await self._connected(addresses, port)
+        if tls:
+            watch.enter("tls")
+        reader, writer = await self._wrapped(connected, server_name or host, tls)
+        watch.enter("transfer")
+        peer = peer_tls(writer.get_extra_info("ssl_object")) if tls else None
         try:
-            yield Stream(reader, writer, address, timings, _expiry(writer) if tls else None)
+            yield Stream(reader, writer, watch.address, watch.timings(), _expiry(writer) if tls else None, peer)
         finally:
             writer.transport.abort()  # nothing that was not read or written matters any more
 
     async def ask(self, host: str, port: int, question: bytes) -> tuple[bytes, Timings]:
         """The reply to a datagram, and its timings; CallFailed if the host refuses it or is not permitted."""
-        began = time.perf_counter()
-        address = (await self._guard.addresses(host, port))[0]
-        resolved, loop = time.perf_counter(), asyncio.get_running_loop()
+        watch, loop = watching(), asyncio.get_running_loop()
+        watch.enter("resolve")
+        address = watch.address = (await self._guard.addresses(host, port))[0]
+        watch.enter("connect")
         with _open_socket(address, socket.SOCK_DGRAM) as endpoint:
             try:
                 await loop.sock_connect(endpoint, (address, port))
+                watch.enter("first_byte")
                 await loop.sock_sendall(endpoint, question)
                 reply = await loop.sock_recv(endpoint, MAX_DATAGRAM)
             except OSError as error:
                 raise CallFailed(f"{self._name}: {host} did not answer: {reason_of(error)}") from None
-        return reply, Timings(resolve=resolved - began, first_byte=time.perf_counter() - resolved)
+        watch.enter("")
+        return reply, watch.timings()
+
+    async def ask_by_stream(self, host: str, port: int, question: bytes) -> tuple[bytes, Timings]:
+        """The same over a connection, for replies of up to 64 KiB: each message follows its length."""
+        async with self.stream(host, port) as stream:
+            try:
+                stream.writer.write(len(question).to_bytes(2) + question)
+                reply = await stream.reader.readexactly(int.from_bytes(await stream.reader.readexactly(2)))
+            except (OSError, asyncio.IncompleteReadError) as error:
+                why = "it closed the connection" if isinstance(error, EOFError) else reason_of(error)
+                raise CallFailed(f"{self._name}: {host} did not answer: {why}") from None
+            watch = watched()
+            watch.enter("")
+            timings = watch.timings()
+        return reply, timings._replace(first_byte=timings.transfer, transfer=0.0)
 
     async def _connected(self, addresses: list[str], port: int) -> tuple[socket.socket, str]:
         for address in addresses:

@@ -6,17 +6,18 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-from .message import CallFailed
+from .message import AddressRefused, CallFailed
 from .sanitizing import sanitized
 
 Address = IPv4Address | IPv6Address
 
 # Threads of their own, which start when they are needed: a name server that does not answer blocks a thread for some
-# seconds, and must delay neither other calls nor what else the process does on threads.
+# seconds, and must delay neither other calls nor what else the process does on threads. Who calls whatever hosts others
+# name brings more of them, as the prober does.
 _RESOLVERS = ThreadPoolExecutor(64, thread_name_prefix="solely-resolve")
 
 # A list of our own: `ipaddress.is_global` differs between versions of Python, and misses some of these. From IANA's
@@ -67,27 +68,30 @@ def _is_ipv4(host: str) -> bool:
 
 
 class AddressGuard:
-    """Permits public addresses, and those of the allowed networks; without `check`, all addresses."""
+    """Permits public addresses, and those of the allowed networks; without `check`, all addresses. Names are resolved
+    on the threads of `resolvers`, by default on those that all share."""
 
-    def __init__(self, name: str, allow: Iterable[str] = (), *, check: bool = True) -> None:
-        self._name = name
+    def __init__(
+        self, name: str, allow: Iterable[str] = (), *, check: bool = True, resolvers: Executor | None = None
+    ) -> None:
+        self._name, self._resolvers = name, resolvers or _RESOLVERS
         self._allow = [ip_network(network) for network in allow]
         self._check = check
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """All addresses of the host; CallFailed if it cannot be resolved, or if any of its addresses is not permitted:
-        an honest host has none of those."""
+        """All addresses of the host; CallFailed if it cannot be resolved, AddressRefused if any of its addresses is not
+        permitted: an honest host has none of those."""
         addresses = [host] if _is_ipv4(host) else await self._resolved(host, port)
         for address in addresses:
             if self._check and not self._permits(ip_address(address)):
                 text = f"{self._name}: {host} is at {address}, which is not a public address: not called"
-                raise CallFailed(f"{text}; if this is intended, add its network to guard_allow", permanent=True)
+                raise AddressRefused(f"{text}; if this is intended, add its network to guard_allow", permanent=True)
         return addresses
 
     async def _resolved(self, host: str, port: int) -> list[str]:
         ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         try:
-            found = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, ask)
+            found = await asyncio.get_running_loop().run_in_executor(self._resolvers, ask)
         except (OSError, UnicodeError) as error:
             raise CallFailed(f"{self._name}: {host} cannot be resolved: {sanitized(str(error))}") from None
         return list(dict.fromkeys(str(place[0]) for *_, place in found))

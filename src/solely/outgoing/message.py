@@ -13,6 +13,7 @@ import httpx2
 import msgspec
 
 from ..errors import InvalidInput
+from .certificates import PeerTls
 from .checks import check_header, check_url, parsed
 
 T = TypeVar("T")
@@ -20,6 +21,15 @@ T = TypeVar("T")
 LONGEST_RETRY_AFTER = 3_600.0  # seconds: a receiver that asks for longer is retried after an hour, since people wait
 LONGEST_URL = 8192  # characters of a request's URL: a long query of an API; settings allow fewer
 MAX_REDIRECTS = 3  # a move to https, to another name and to a login page; longer chains are loops
+MOST_REDIRECTS = 10  # that a request may ask for: as many as Prometheus, Go and curl follow
+HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63}){0,126}\.?")
+# The forms of a date in HTTP (RFC 9110): of today, of RFC 850, and of C's asctime.
+_HTTP_DATE = re.compile(
+    r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} [\d:]{8} GMT|[A-Z][a-z]+day, \d\d-[A-Z][a-z]{2}-\d\d [\d:]{8} GMT|"
+    r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}",
+    re.ASCII,
+)
+_BODILESS = (204, 304)  # statuses whose responses have no body, whatever they announce
 _METHOD = re.compile(r"[A-Z]{1,32}")
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})  # idempotent by RFC 9110
 # Headers without credentials, which another origin may get as well. Every other header counts as a secret.
@@ -72,6 +82,18 @@ class NotCalled(CallFailed):
     """Nothing was sent: the breaker is open, or all slots were in use."""
 
 
+class AddressRefused(CallFailed):
+    """Nothing was sent: the guard does not permit an address of the host, so that nothing is known about the host."""
+
+
+class TooManyRedirects(CallFailed):
+    """The receiver redirects again and again; `last` is its last response."""
+
+    def __init__(self, message: str, last: Response) -> None:
+        super().__init__(message, permanent=True)
+        self.last = last
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request. Raises InvalidInput, which shows no secret, if it cannot be sent.
@@ -79,6 +101,7 @@ class Request:
     `secrets` are texts that no error may show, besides the values of its headers. `fresh_headers` makes more headers at
     each try, such as a signature over the time. `repeatable`: the receiver may get it twice, as with an id that it
     remembers; by default the method decides, and a request that is not repeatable is retried only if it was not sent.
+    `server_name` is the host for which the request is meant, and its certificate valid, if that is not the URL's.
     """
 
     method: str
@@ -89,14 +112,17 @@ class Request:
     fresh_headers: Callable[[], Mapping[str, str]] | None = field(default=None, repr=False)
     repeatable: bool | None = None
     max_redirects: int | None = None
+    server_name: str = ""
 
     def __post_init__(self) -> None:
         if not _METHOD.fullmatch(self.method):
             raise InvalidInput(f"method {self.method!r:.40} must be upper-case letters, such as GET")
         check_url("url", self.url, LONGEST_URL)
         _check_headers(self.headers)
-        if self.max_redirects is not None and not 0 <= self.max_redirects <= MAX_REDIRECTS:
-            raise InvalidInput(f"max_redirects={self.max_redirects} is out of bounds: 0 to {MAX_REDIRECTS}")
+        if self.server_name and not HOST_NAME.fullmatch(self.server_name):
+            raise InvalidInput(f"server_name {self.server_name!r:.80} is not the name of a host")
+        if self.max_redirects is not None and not 0 <= self.max_redirects <= MOST_REDIRECTS:
+            raise InvalidInput(f"max_redirects={self.max_redirects} is out of bounds: 0 to {MOST_REDIRECTS}")
 
     @classmethod
     def json(cls, method: str, url: str, value: object, headers: Mapping[str, str] | None = None, **more: Any) -> Self:
@@ -126,6 +152,7 @@ class Request:
 class Response:
     """The response to a request, whatever its status. `url` is where the last redirect led to.
 
+    `received` is the number of bytes of the body that arrived, `redirects` how many led here, `version` that of HTTP.
     `complete` is False if the body was longer than `max_response`, or did not arrive within `body_timeout`; `body` is
     then its beginning. `certificate_expires` is None without TLS, and if certificates are not verified. `secrets` are
     texts of the request that no error or log may show, should the body repeat them.
@@ -140,6 +167,10 @@ class Response:
     address: str = ""
     certificate_expires: datetime | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    tls: PeerTls | None = None
+    version: str = ""
+    received: int = 0
+    redirects: int = 0
 
     @property
     def ok(self) -> bool:
@@ -165,6 +196,21 @@ class Response:
     def date(self) -> datetime | None:
         """The receiver's clock when it answered; None if it did not say."""
         return _moment(self.headers.get("date", ""))
+
+    @property
+    def last_modified(self) -> datetime | None:
+        """When what was sent has changed; None if the receiver did not say so by a date of HTTP, of which no other form
+        counts in blackbox_exporter either."""
+        text = self.headers.get("last-modified", "")
+        return _moment(text) if _HTTP_DATE.fullmatch(text) else None
+
+    @property
+    def content_length(self) -> int:
+        """The length of the body as the receiver announced it; -1 if it did not."""
+        text = self.headers.get("content-length", "").strip()
+        if self.status in _BODILESS:
+            return 0
+        return int(text[:18]) if text.isascii() and text.isdigit() and "transfer-encoding" not in self.headers else -1
 
     @property
     def certificate_days(self) -> float | None:

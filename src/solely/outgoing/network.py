@@ -7,7 +7,7 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -15,8 +15,9 @@ from typing import Any
 
 import httpcore2
 
+from .certificates import peer_tls
 from .guard import AddressGuard
-from .message import Timings
+from .message import Response, Timings
 
 IDLE = 30.0  # seconds that an idle connection is kept: most servers close theirs after 60 or more
 PEER = "peer"  # asks a connection who is at its other end
@@ -24,11 +25,17 @@ _UNSENT = ("resolve", "connect", "tls")  # phases in which the receiver has got 
 
 
 class Stopwatch:
-    """Adds up the time of each phase of one try. `phase` is the current one, "" before and after the try."""
+    """Adds up the time of each phase of one try, and knows how far it came: the address of the peer, and the response
+    of which only the head, or a part of the body, has arrived. `phase` is the current one, "" before and after the
+    try."""
 
     def __init__(self) -> None:
         self.phase = ""
+        self.address = ""  # that was connected to last, or was to be
         self.until = 0.0  # when the try ends, by the loop's clock
+        self.head: Response | None = None  # of the last request, without its body
+        self.received = 0  # bytes of that body
+        self.redirects = 0  # that were followed
         self._answered = False
         self._spent: dict[str, float] = {}
         self._since = 0.0
@@ -36,6 +43,7 @@ class Stopwatch:
     def start(self, until: float) -> None:
         """Starts a try, which has until then."""
         self._spent, self._answered, self.until = {}, False, until
+        self.head, self.received, self.redirects = None, 0, 0
         self.enter("first_byte")
 
     def enter(self, phase: str) -> None:
@@ -53,6 +61,18 @@ class Stopwatch:
     def timings(self) -> Timings:
         """The time of each phase so far."""
         return Timings(**{phase: self._spent.get(phase, 0.0) for phase in Timings._fields})
+
+
+def watching() -> Stopwatch:
+    """A new stopwatch, which the calls of this task use until one makes its own."""
+    watch = Stopwatch()
+    WATCH.set(watch)
+    return watch
+
+
+def watched() -> Stopwatch:
+    """The stopwatch of the last call of this task, also of one that failed or was interrupted."""
+    return WATCH.get(None) or Stopwatch()
 
 
 WATCH: ContextVar[Stopwatch] = ContextVar("outgoing_stopwatch")  # of the call that this task makes
@@ -90,8 +110,10 @@ class _GuardedNetwork(httpcore2.AsyncNetworkBackend):
         watch = WATCH.get()
         watch.enter("resolve")
         addresses = await self._guard.addresses(host, port)
+        watch.address = addresses[0]
         watch.enter("connect")
         stream = await self._connected(addresses, port, watch.until)
+        watch.address = stream.address
         watch.enter("first_byte")
         return stream
 
@@ -108,15 +130,17 @@ class _GuardedNetwork(httpcore2.AsyncNetworkBackend):
 
 class _TimedStream(httpcore2.AsyncNetworkStream):
     """A connection that measures its TLS handshake, and knows who is at the other end: `get_extra_info(PEER)` is the
-    address, and when the certificate expires."""
+    address, when the certificate expires, and what else TLS says of the peer."""
 
     def __init__(
-        self, stream: httpcore2.AsyncNetworkStream, address: str, certificate: Mapping[str, Any] | None = None
+        self, stream: httpcore2.AsyncNetworkStream, address: str, secured: ssl.SSLObject | None = None
     ) -> None:
         self._stream = stream
-        self._address = address
-        expires = ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
-        self._peer = address, None if expires is None else datetime.fromtimestamp(expires, UTC)
+        self.address = address
+        certificate = secured.getpeercert() if secured else None
+        expires = ssl.cert_time_to_seconds(str(certificate["notAfter"])) if certificate else None
+        ends = None if expires is None else datetime.fromtimestamp(expires, UTC)
+        self._peer = address, ends, peer_tls(secured) if secured else None
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return await self._stream.read(max_bytes, timeout)
@@ -142,7 +166,7 @@ class _TimedStream(httpcore2.AsyncNetworkStream):
             await self._stream.aclose()
             raise
         watch.enter("first_byte")
-        return _TimedStream(stream, self._address, stream.get_extra_info("ssl_object").getpeercert())
+        return _TimedStream(stream, self.address, stream.get_extra_info("ssl_object"))
 
 
 def reason_of(error: Exception) -> str:

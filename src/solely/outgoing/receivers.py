@@ -171,6 +171,7 @@ class ProgramReceiver(Receiver, frozen=True, kw_only=True, forbid_unknown_fields
             timeout=None,
             max_output=MAX_ERRORS,
             discard_stdout=True,
+            guarded=True,  # after the expiry of its reservation another process runs it
         )
 
 

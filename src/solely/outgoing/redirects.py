@@ -16,7 +16,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 def leads_elsewhere(response: Response) -> bool:
     """True if the response is a redirect."""
-    return response.status in _REDIRECTS and "location" in response.headers
+    return response.status in _REDIRECTS and bool(response.headers.get("location"))
 
 
 def redirected(name: str, request: Request, response: Response) -> Request:
@@ -36,7 +36,7 @@ def redirected(name: str, request: Request, response: Response) -> Request:
         follow = replace(follow, method="GET", body=b"", headers=plain)
     if origin(request.url) != origin(follow.url):
         safe = {header: value for header, value in follow.headers.items() if header.lower() in SAFE_HEADERS}
-        follow = replace(follow, headers=safe, fresh_headers=None)
+        follow = replace(follow, headers=safe, fresh_headers=None, server_name="")
     return follow
 
 

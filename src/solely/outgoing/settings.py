@@ -18,7 +18,8 @@ class OutgoingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     `try_timeout` bounds each try, if it is to be shorter than `timeout`. `guard` refuses addresses that are not public,
     except for the networks of `guard_allow`. `ca_file` names the certificates to trust instead of the system's;
-    `verify = false` trusts any. At most `max_response` bytes of a body are read. `body_timeout`: the status is what
+    `verify = false` trusts any. At most `max_response` bytes of a body are kept, and
+    up to `max_counted` read and counted. `body_timeout`: the status is what
     counts; a body that does not follow within that many seconds is returned incomplete. `reuse = false` opens a
     connection for every request, whose timings then include those of connecting.
     """
@@ -34,6 +35,7 @@ class OutgoingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     reuse: bool = True
     max_redirects: Annotated[int, msgspec.Meta(ge=0, le=MAX_REDIRECTS)] = MAX_REDIRECTS
     max_response: Annotated[int, msgspec.Meta(ge=1, le=64 << 20)] = 1 << 20  # a page of an API has some 100 KiB
+    max_counted: Annotated[int, msgspec.Meta(ge=0, le=64 << 20)] = 0
     body_timeout: Annotated[float, msgspec.Meta(gt=0.0, le=60.0)] | None = None
 
     def __post_init__(self) -> None:
