@@ -35,6 +35,21 @@ async def test_what_is_kept_comes_back(database: Database) -> None:
     assert await database.run("DELETE FROM notes WHERE id = :id", id="nobody") == 0
 
 
+async def test_a_text_with_nul_is_stored_and_found_again(database: Database) -> None:
+    assert await database.run(INSERT, id="a\0b", size=1) == 1
+    await database.run_many(INSERT, [{"id": "\0", "size": 2}])
+    assert await database.rows("SELECT size FROM notes WHERE id = :id", id="a\0b") == [{"size": 1}]
+    async with database.transaction() as inside:
+        await inside.run_many(INSERT, [{"id": "c\0", "size": 3}])
+        assert await inside.run("UPDATE notes SET size = 4 WHERE id = :id", id="c\0") == 1
+
+
+async def test_half_of_a_surrogate_pair_is_a_clear_error(database: Database) -> None:
+    with pytest.raises(DataError, match="surrogate"):
+        await database.run(INSERT, id="a\ud800", size=1)
+    assert await count(database) == 0
+
+
 async def test_quoted_text_percents_and_comments_are_no_values(database: Database) -> None:
     told = await database.row("SELECT ':a' AS a, '100%' AS b, CAST(:c AS TEXT) AS c -- :d it's", c="7 % 2")
     assert told == {"a": ":a", "b": "100%", "c": "7 % 2"}

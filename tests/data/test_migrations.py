@@ -55,6 +55,13 @@ async def test_what_is_missing_is_applied_in_order_and_once(fresh: Database, pac
     ]
 
 
+async def test_a_statement_of_one_dialect_is_left_out_in_the_other(fresh: Database, package: Package) -> None:
+    insert = "INSERT INTO app_notes (id, text) VALUES"
+    only = (f"-- only: {dialect}\n{insert} ('{dialect}', '');\n" for dialect in ("sqlite", "postgresql"))
+    await migrate(fresh, "notes", package(m001_notes=FIRST, m002_only="".join(only)))
+    assert {row["id"] for row in await fresh.rows("SELECT id FROM app_notes")} == {fresh.dialect}
+
+
 async def test_to_look_changes_nothing(fresh: Database, package: Package) -> None:
     before = await shape(fresh)
     await pending(fresh, "notes", package(m001_notes=FIRST))

@@ -19,7 +19,8 @@ SHORT = 200  # characters of a statement that an error repeats: enough to find i
 class Database(Protocol):
     """SQL with named values. Failures raise DataError; DataUnavailable if the statement may work later.
 
-    A statement outside of a transaction is a transaction of its own. True and False are stored as 1 and 0.
+    A statement outside of a transaction is a transaction of its own. True and False are stored as 1 and 0. PostgreSQL
+    stores NUL in a text as the replacement character, and finds it by either.
     """
 
     dialect: str  # sqlite or postgresql

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 import sqlite3
 import time
@@ -13,10 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import DataError, InvalidInput
+from ..logs import get_logger
 from .database import Database
 
-log = logging.getLogger("solely")
+log = get_logger()
 
+_ONLY = re.compile(r"^-- only: (sqlite|postgresql)$", re.MULTILINE)  # before a statement of one dialect
 _NAME = re.compile(r"(\d{3})_([a-z0-9_]+)\.sql")
 _TABLE = """
 CREATE TABLE IF NOT EXISTS solely_migrations (
@@ -46,13 +47,14 @@ class AppMigration(NamedTuple):
         """Detects a file that was changed after it was applied."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    def statements(self) -> Iterator[str]:
-        """The statements of the file, since drivers execute one at a time."""
+    def statements(self, dialect: str) -> Iterator[str]:
+        """The statements of the file for this dialect, since drivers execute one at a time."""
         part = ""
         for piece in self.text.split(";"):
             part += piece + ";"
             if sqlite3.complete_statement(part):  # handles quotes, comments and triggers
-                if _has_words(part):
+                only = _ONLY.search(part)
+                if _has_words(part) and (only is None or only[1] == dialect):
                     yield part
                 part = ""
         if _has_words(part):
@@ -121,7 +123,7 @@ async def _missing(database: Database, app: str, package: str) -> list[AppMigrat
 
 
 async def _apply(inside: Database, app: str, migration: AppMigration) -> None:
-    for statement in migration.statements():
+    for statement in migration.statements(inside.dialect):
         await inside.run(statement)
     await inside.run(
         "INSERT INTO solely_migrations (app, number, name, digest, at) VALUES (:app, :number, :name, :digest, :at)",

@@ -15,9 +15,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
-from ..errors import DataUnavailable
+from ..errors import DataError, DataUnavailable
 from ..stores.postgres.connection import conninfo, reason
-from ..stores.postgres.faults import refused
+from ..stores.postgres.faults import PoolerInBetween, refused
 from ..stores.postgres.settings import PostgresSettings
 from .database import Row, failed
 
@@ -26,6 +26,10 @@ Connection = psycopg.AsyncConnection[Row]
 # A plan is made for each execution, with the size that the tables have then. The server would otherwise keep the plan
 # of an empty table while it grows: one service in six accepted 270 keyed triggers per second instead of 1,100.
 _PLANS = "-c plan_cache_mode=force_custom_plan"
+POOLER = (
+    "a pooler does not work for the data of applications; give the server's own address, or pgbouncer=false if the "
+    "pooler lends connections per session and passes `options` on"
+)
 MOST = 8  # connections per worker: keeps a few cores busy; ten workers stay below the server's default of 100
 
 
@@ -81,12 +85,29 @@ class DataPool:
                 connection: Connection = await psycopg.AsyncConnection.connect(
                     self._conninfo, autocommit=True, row_factory=dict_row
                 )
+                try:
+                    await self._check_session(connection)
+                except BaseException:
+                    await connection.close()
+                    raise
         except TimeoutError:
             raise DataUnavailable(str(refused(self.where, f"no answer within {self._timeout:g} s"))) from None
         except (psycopg.Error, socket.gaierror) as error:
-            raise DataUnavailable(str(refused(self.where, reason(error)))) from None
+            refusal = refused(self.where, reason(error))
+            if isinstance(refusal, PoolerInBetween):
+                raise failed(DataError, self.where, f"{POOLER} ({reason(error)})") from None
+            raise DataUnavailable(str(refusal)) from None
         connection.adapters.register_loader("numeric", _Number)
         return connection
+
+    async def _check_session(self, connection: Connection) -> None:
+        """DataError if a pooler is in between that lends connections per transaction, as far as the URL does not deny
+        it: tables would be made and looked for in another schema than the one that the URL names."""
+        if self._settings.pgbouncer is False:
+            return
+        served = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
+        if served is None or served["pid"] != connection.info.backend_pid:
+            raise failed(DataError, self.where, POOLER)
 
     async def _return(self, connection: Connection) -> None:
         if self._closed or connection.closed or connection.info.transaction_status != TransactionStatus.IDLE:

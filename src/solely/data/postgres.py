@@ -17,8 +17,8 @@ from ..errors import DataError, DataUnavailable, InvalidInput
 from ..stores.postgres.connection import shut
 from ..stores.postgres.settings import PostgresSettings, parse
 from .database import NESTED, BaseDatabase, Database, Row, Transaction, failed
-from .dialect import for_psycopg
-from .pool import Connection, DataPool
+from .dialect import for_psycopg, without_nul
+from .pool import POOLER, Connection, DataPool
 
 T = TypeVar("T")
 Query = Callable[[Connection], Coroutine[Any, Any, T]]
@@ -37,10 +37,7 @@ def open_postgres(url: str, timeout: float) -> PostgresDatabase:
     """The database of this URL; InvalidInput if the URL is invalid."""
     settings = parse(url)
     if settings.pgbouncer:
-        raise InvalidInput(
-            f"{settings}: a pooler with transaction pooling (pgbouncer=true) does not work for the data of "
-            "applications; give the server's own address, or a pooler with session pooling"
-        )
+        raise InvalidInput(f"{settings}: {POOLER}")
     return PostgresDatabase(DataPool(settings, timeout), settings, timeout)
 
 
@@ -151,6 +148,8 @@ async def perform(connection: Connection, query: Query[T], sql: str, where: str,
             await connection.close()
     try:
         return task.result()
+    except UnicodeError as error:  # half of a surrogate pair, in a text of ours
+        raise failed(DataError, where, error, sql) from None
     except psycopg.Error as error:
         if error.sqlstate in _STALE:
             await connection.close()
@@ -178,14 +177,21 @@ def _reason(error: psycopg.Error) -> str:
 
 
 def _prepared(sql: str, rows: Sequence[Mapping[str, Any]]) -> tuple[bytes, list[dict[str, Any]]]:
-    """The statement and its values, with True and False as 1 and 0; an error if a value is missing."""
+    """The statement and its values, with True and False as 1 and 0, and texts without NUL, which PostgreSQL has not; an
+    error if a value is missing."""
     text, names = for_psycopg(sql)
     values = []
     for row in rows:
         if missing := names - row.keys():
             raise psycopg.ProgrammingError(f"no value was given for :{min(missing)}")
-        values.append({name: int(row[name]) if isinstance(row[name], bool) else row[name] for name in names})
+        values.append({name: _bound(row[name]) for name in names})
     return text, values
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_nul(value)
+    return int(value) if isinstance(value, bool) else value
 
 
 async def _execute(connection: Connection, sql: str, values: Mapping[str, Any]) -> psycopg.AsyncCursor[Row]:

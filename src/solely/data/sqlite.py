@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from ..errors import DataError, DataUnavailable, InvalidInput
+from ..folder import create_private
 from ..stores.sqlite.connection import BUSY_SLICE
 from ..stores.sqlite.faults import is_busy, primary_code
 from .database import NESTED, BaseDatabase, Database, Row, Transaction, failed
@@ -155,6 +156,8 @@ class SqliteDatabase(BaseDatabase):
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
+            if self._path != MEMORY:
+                create_private(self._path)
             self._connection = connection = sqlite3.connect(
                 self._path, timeout=BUSY_SLICE, isolation_level=None, check_same_thread=False, cached_statements=256
             )  # isolation_level: we begin and commit

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..acts import Act, Field, Listing, after, limit
-from ..cli.acts import act_command, add_commands, list_command, show_rows
+from ..cli.acts import act_command, add_commands, list_command, show_rows, timed
 from ..cli.entries import not_found
 from ..cli.exits import Exit, leave
 from ..cli.help import Command, Group
-from ..cli.options import DURATION, by_reason, confirm, in_form, paged
-from ..cli.output import Form, Row, cell, printable, talk
+from ..cli.options import DURATION, by_reason, confirm, in_form, paged, parsed_json
+from ..cli.output import Form, Row, cell, talk
 from ..cli.service_options import at_service
 from ..cli.why import show_verdict, why_command
 
@@ -46,10 +46,11 @@ __all__ = [
     "list_command",
     "not_found",
     "paged",
-    "printable",
+    "parsed_json",
     "show_rows",
     "show_verdict",
     "talk",
+    "timed",
     "why_command",
 ]
 

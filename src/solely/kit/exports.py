@@ -1,25 +1,11 @@
-"""The names of the kit, imported all at once."""
+"""The other names of the kit, which need what the service needs; imported all at once."""
 
 from __future__ import annotations
 
-from ..audit import NOTHING
-from ..data import (
-    DAY,
-    HOUR,
-    Database,
-    Journal,
-    Position,
-    Queries,
-    Row,
-    SqlStatement,
-    Statements,
-    begin_of,
-    position_after,
-    without_nul,
-)
-from ..events import Lost, Retried
-from ..names import part_of, reserved
 from ..outgoing import (
+    HOST_NAME,
+    MOST_REDIRECTS,
+    AddressRefused,
     AtOnce,
     Attempts,
     Caller,
@@ -28,11 +14,13 @@ from ..outgoing import (
     NextPage,
     NotCalled,
     OutgoingSettings,
+    PeerTls,
     Request,
     Response,
     Stream,
     Timeout,
     Timings,
+    TooManyRedirects,
     by_header,
     by_link,
     by_offset,
@@ -41,6 +29,8 @@ from ..outgoing import (
     check_network,
     check_url,
     sanitized,
+    watched,
+    watching,
 )
 from ..outgoing.receivers import (
     MailReceiver,
@@ -58,56 +48,42 @@ from ..outgoing.signing import SECRET_PREFIX, sign, signing_key
 from ..outgoing.smtp import ForeignSubject, Mailer, MailServer, Security
 from ..programs import Ended, NotStarted, Program
 from ..programs import run as run_program
-from ..resilience import RETRY, Backoff
-from ..rules import MAX_TTL, duration, duration_text, seconds, ttl_seconds
+from ..schedules.timetable import check_schedule
 from ..service.acts import Affected, act_routes
 from ..service.announce import Announcement
 from ..service.api.reservations import Limit, Quiet
 from ..service.application import Acts, Application, AppPage, Job, Service
+from ..service.attention import Attention, listed
 from ..service.background import Background
 from ..service.body_tokens import BodyToken
 from ..service.charts.lines import Chart, Line, added, total
 from ..service.dashboard.formatting import at, span
-from ..service.dashboard.rendering import ADMIN_PAGE, READ_PAGE, WRITE_PAGE, Page, View, acted, show
+from ..service.dashboard.rendering import ADMIN_PAGE, READ_PAGE, WRITE_PAGE, Page, View, acted, show, show_to_all
 from ..service.figures import HOLD, LATENCY, Figure
 from ..service.listings import Rows, list_page, list_route
-from ..service.matchers import (
-    MAX_MATCHER,
-    MOST_MATCHERS,
-    Matcher,
-    check_pattern,
-    parse_matchers,
-    selective_matchers,
-)
+from ..service.matchers import MAX_MATCHER, MOST_MATCHERS, Matcher, parse_matchers, selective_matchers
 from ..service.metrics import Metrics
 from ..service.notes import NOTES_PAGE, Notes
 from ..service.openapi import inlined_schema
+from ..service.patterns import Turns, check_pattern, search_pattern
 from ..service.problems import AWAY, BUSY, INVALID, LIMITED, LOST, TOO_MANY, UNKNOWN, Problem, problem_of
 from ..service.quotas import RequestLimit
-from ..service.records import from_row, json_texts
 from ..service.routes import (
     ADMIN,
     KIB,
     PUBLIC,
     READ,
     WRITE,
-    Answer,
-    Body,
     Call,
     JsonResponse,
-    Key,
-    PageSize,
-    Prefix,
-    Reason,
     Route,
-    Ttl,
-    Wait,
     Webhook,
     timestamp,
 )
 from ..service.security import LOCAL, Principal, Scope, same
 from ..service.times import AnyDuration, AnyMoment, Moment, duration_of, moment_of
 from ..service.tracing import Tracing
+from ..service.visibility import is_hidden_name
 from ..service.why import Explained, Explainer
 
 __all__ = [
@@ -115,9 +91,8 @@ __all__ = [
     "ADMIN_PAGE",
     "AWAY",
     "BUSY",
-    "DAY",
     "HOLD",
-    "HOUR",
+    "HOST_NAME",
     "INVALID",
     "KIB",
     "LATENCY",
@@ -125,38 +100,34 @@ __all__ = [
     "LOCAL",
     "LOST",
     "MAX_MATCHER",
-    "MAX_TTL",
     "MOST_MATCHERS",
+    "MOST_REDIRECTS",
     "NOTES_PAGE",
-    "NOTHING",
     "PUBLIC",
     "READ",
     "READ_PAGE",
-    "RETRY",
     "SECRET_PREFIX",
     "TOO_MANY",
     "UNKNOWN",
     "WRITE",
     "WRITE_PAGE",
     "Acts",
+    "AddressRefused",
     "Affected",
     "Announcement",
-    "Answer",
     "AnyDuration",
     "AnyMoment",
     "AppPage",
     "Application",
     "AtOnce",
     "Attempts",
+    "Attention",
     "Background",
-    "Backoff",
-    "Body",
     "BodyToken",
     "Call",
     "CallFailed",
     "Caller",
     "Chart",
-    "Database",
     "Ended",
     "Explained",
     "Explainer",
@@ -164,12 +135,9 @@ __all__ = [
     "ForeignSubject",
     "GuardedConnector",
     "Job",
-    "Journal",
     "JsonResponse",
-    "Key",
     "Limit",
     "Line",
-    "Lost",
     "MailReceiver",
     "MailSender",
     "MailServer",
@@ -184,48 +152,39 @@ __all__ = [
     "Notes",
     "OutgoingSettings",
     "Page",
-    "PageSize",
-    "Position",
-    "Prefix",
+    "PeerTls",
     "Principal",
     "Problem",
     "Program",
     "ProgramReceiver",
     "ProgramSender",
-    "Queries",
     "Quiet",
-    "Reason",
     "Receiver",
     "ReceiverName",
     "Request",
     "RequestLimit",
     "RequestSender",
     "Response",
-    "Retried",
     "Route",
-    "Row",
     "Rows",
     "Scope",
     "Security",
     "Sender",
     "Service",
-    "SqlStatement",
-    "Statements",
     "Stream",
     "Timeout",
     "Timings",
+    "TooManyRedirects",
     "Tracing",
-    "Ttl",
+    "Turns",
     "UrlReceiver",
     "View",
-    "Wait",
     "Webhook",
     "WebhookReceiver",
     "act_routes",
     "acted",
     "added",
     "at",
-    "begin_of",
     "by_header",
     "by_link",
     "by_offset",
@@ -235,32 +194,29 @@ __all__ = [
     "check_names",
     "check_network",
     "check_pattern",
+    "check_schedule",
     "check_url",
-    "duration",
     "duration_of",
-    "duration_text",
-    "from_row",
     "inlined_schema",
-    "json_texts",
+    "is_hidden_name",
     "list_page",
     "list_route",
+    "listed",
     "moment_of",
     "parse_matchers",
-    "part_of",
-    "position_after",
     "problem_of",
-    "reserved",
     "run_program",
     "same",
     "sanitized",
-    "seconds",
+    "search_pattern",
     "selective_matchers",
     "show",
+    "show_to_all",
     "sign",
     "signing_key",
     "span",
     "timestamp",
     "total",
-    "ttl_seconds",
-    "without_nul",
+    "watched",
+    "watching",
 ]
