@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 
 ENDS_WITHIN = 30.0  # seconds for a handler, after its peer is gone
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def closed(writers: Iterable[asyncio.StreamWriter]) -> None:
+    """Ends these connections at once, and returns when they are closed, however busy the machine is."""
+    ended = list(writers)
+    for each in ended:
+        each.transport.abort()
+    async with asyncio.timeout(ENDS_WITHIN):
+        await asyncio.gather(*(each.wait_closed() for each in ended), return_exceptions=True)
 
 
 @asynccontextmanager

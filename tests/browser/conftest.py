@@ -13,9 +13,10 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from tests.conftest import CHROMIUM, isolated
 from tests.service.serving import LINES, TOKENS, Running, running
 
+HOST = "solely.test"  # a name of this machine, at which plain HTTP is not trusted as it is on loopback
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--disable-component-update", "--disable-sync", f"--host-resolver-rules=MAP {HOST} 127.0.0.1",
 ]  # fmt: skip
 PATIENCE = 10_000  # ms until a page that does not come up fails its test: it takes some tenths of a second
 
@@ -45,7 +46,7 @@ def store(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def service(store: str) -> Iterator[Running]:
     """The service on it, with a token of each scope."""
-    with running(url=store, tokens=LINES) as it:
+    with running(url=store, tokens=LINES, allowed_hosts=[HOST]) as it:
         yield it
 
 
@@ -62,7 +63,7 @@ def enter(chromium: Browser, service: Running) -> Iterator[Enter]:
             if said.type in ("error", "warning") and not (expected and said.text.startswith(expected)):
                 complaints.append(said.text)
 
-        context = chromium.new_context(base_url=service.address, **options)
+        context = chromium.new_context(**{"base_url": service.address, **options})
         contexts.append(context)
         context.set_default_timeout(PATIENCE)
         page = context.new_page()

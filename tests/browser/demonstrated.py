@@ -42,6 +42,7 @@ APP_LISTS = {
 }
 PAGES = {
     "/": "Overview",
+    "/health": "Health",
     "/events": "Events",
     "/search?q=paged": "Search",
     "/search?q=nothing-like-this": "Search",

@@ -87,3 +87,23 @@ def test_who_may_only_look_sees_what_fires_and_may_change_nothing(enter: Enter, 
     page = enter("/alerts", scope="read")
     expect(row(page, "seen", "firing")).to_have_count(1)
     expect(page.locator("#region").get_by_role("button")).to_have_count(0)
+
+
+def test_on_a_phone_alerts_that_fire_are_told_apart(enter: Enter, service: Running, shots: Path) -> None:
+    for host in ("web-1", "web-2"):
+        send(service, f"load:{host}", name="Load of a phone", labels={"host": host, "team": "platform"})
+    for number in (1, 2):
+        send(service, f"job:{number}", name="Job of a phone", labels={"team": "platform"})
+    page = enter("/alerts", viewport={"width": 390, "height": 844})
+    cards = page.locator("#firing tbody tr").filter(has_text="of a phone")
+    expect(cards).to_have_count(4)
+    page.screenshot(path=shots / "firing-on-a-phone.png")
+    seen = sorted(cards.locator("th").all_inner_texts())
+    assert seen == [
+        "Job of a phone db-1 job:1",
+        "Job of a phone db-1 job:2",
+        "Load of a phone host=web-1 db-1",
+        "Load of a phone host=web-2 db-1",
+    ]
+    for number in range(4):
+        expect(cards.nth(number).locator("td[data-label=Since]")).to_be_visible()

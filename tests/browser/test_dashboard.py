@@ -23,6 +23,7 @@ from tests.service.serving import Running, until
 
 PAGES = {
     "/": "Overview",
+    "/health": "Health",
     "/locks": "Locks",
     "/claims": "Claims",
     "/reservations": "Reservations",
@@ -61,7 +62,8 @@ CONTRAST = """() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const text = walker.currentNode.textContent.trim(), element = walker.currentNode.parentElement;
-    if (!text || !element.checkVisibility() || element.closest(".unseen, .skip, script, canvas, .fresh")) continue;
+    const aside = ".unseen, .skip, script, canvas, [data-fresh]";
+    if (!text || !element.checkVisibility() || element.closest(aside)) continue;
     const [one, other] = [light(channels(getComputedStyle(element).color)), light(behind(element))];
     const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
     if (ratio < worst[0]) worst = [ratio, `${element.tagName}.${element.className}: ${text}`];

@@ -24,21 +24,30 @@ from tests.service.serving import LINES, Running, running
 TALLEST = 5500  # px of a page on a phone: some screens to scroll; the policy and what is written out are taller
 TALL = ("/policy", "/events", "/triggers", "/repos")
 WIDE, NARROW = ViewportSize(width=1440, height=900), ViewportSize(width=390, height=844)
-FITS = {"wide": [], "small": [], "width": NARROW["width"]}
+FITS = {"wide": [], "small": [], "broken": [], "width": NARROW["width"]}
 # What axe-core is to look for: in the dark scheme only what differs from the light one.
 SCHEMES: dict[Literal["light", "dark"], dict[str, Any]] = {
     "light": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]},
     "dark": {"type": "rule", "values": ["color-contrast"]},
 }
-# What is wider than the screen, or has letters smaller than 13 px.
+# What is wider than the screen, has letters smaller than 13 px, or is a short word on several lines.
 MISFITS = """() => {
   const aside = "thead, .unseen, .skip, nav.side, svg";
   const shown = [...document.querySelectorAll("body *")].filter(e => e.checkVisibility() && !e.closest(aside));
   const wide = shown.filter(e => e.closest("main") && e.getBoundingClientRect().right > innerWidth + 1);
   const small = shown.filter(e => parseFloat(getComputedStyle(e).fontSize) < 13
     && [...e.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.textContent.trim()));
+  const lines = (node, start, end) => {
+    const range = document.createRange();
+    range.setStart(node, start);
+    range.setEnd(node, end);
+    return new Set([...range.getClientRects()].map(each => Math.round(each.top))).size;
+  };
+  const breaks = node => node.nodeType === Node.TEXT_NODE
+    && [...node.data.matchAll(/[a-z]{2,10}/gi)].some(word => lines(node, word.index, word.index + word[0].length) > 1);
+  const broken = shown.filter(e => e.matches("table.plain th") && [...e.childNodes].some(breaks));
   const names = found => found.map(e => e.outerHTML.slice(0, 100));
-  return {wide: names(wide), small: names(small), width: document.documentElement.scrollWidth};
+  return {wide: names(wide), small: names(small), broken: names(broken), width: document.documentElement.scrollWidth};
 }"""
 
 

@@ -18,10 +18,13 @@ from tests.browser.conftest import Enter
 from tests.browser.demonstrated import APP_LISTS, LISTS, OTHER_HOST, addresses, demonstrate
 from tests.service.serving import LINES, Running, running, until
 
-WATCH = """window.replaced = 0;
-new MutationObserver(changes => {
-  for (const each of changes) if (each.target.id === "region" && each.removedNodes.length) window.replaced += 1;
-}).observe(document, { childList: true, subtree: true });"""
+WATCH = """window.updates = 0;
+let morph;
+Object.defineProperty(window, "morph", {
+  get: () => morph,
+  set: given => { morph = (...its) => { given(...its); window.updates += 1; }; },
+});
+"""
 PATIENCE = 30_000  # ms for a change to be seen on a machine that others use too
 
 
@@ -40,14 +43,14 @@ def keys(page: Page) -> list[str]:
 
 
 def watched(page: Page) -> Page:
-    """The page, which counts from now on how often its live region is replaced."""
+    """The page, which counts from now on how often its live region is updated."""
     page.add_init_script(WATCH)
     return page
 
 
 def updated(page: Page) -> None:
-    """Waits until the live region was replaced: its links are then those that the stream sent."""
-    until(lambda: page.evaluate("window.replaced > 0"))
+    """Waits until the live region was updated: its links are then those that the stream sent."""
+    until(lambda: page.evaluate("window.updates > 0"))
 
 
 def turn(page: Page, name: str, title: str) -> list[str]:
@@ -214,7 +217,7 @@ def test_a_warning_about_the_store_is_folded(enter: Enter, service: Running, mon
     expect(folded).to_contain_text("1 warning about the store, which needs no action now")
     expect(folded.get_by_text("use a later one")).not_to_be_visible()
     folded.locator("summary").click()
-    page.evaluate("window.replaced = 0")
+    page.evaluate("window.updates = 0")
     updated(page)
     expect(folded.get_by_text("use a later one")).to_be_visible()  # it stays open while the page is updated
     expect(page.locator(".attention > ul")).not_to_contain_text("use a later one")

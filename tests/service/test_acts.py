@@ -15,10 +15,11 @@ import pytest
 
 from solely.acts import Act, Field
 from solely.audit import appending, new_record
-from solely.cli.acts import act_command
+from solely.cli.acts import act_command, timed
 from solely.errors import InvalidInput, StoreUnavailable
 from solely.ops import Acquire, Amend
 from solely.owner import fresh_owner
+from solely.service import health
 from solely.service.acts import Affected, act_routes
 from solely.service.audit import AuditRecord
 from solely.service.dashboard.audit_log import ROUTES as AUDIT
@@ -117,7 +118,7 @@ BECAUSE = "it leaks"
 
 @pytest.fixture(scope="module")
 def serving() -> Iterator[Running]:
-    with running(ROUTES, tokens=LINES) as it:
+    with running([*ROUTES, *health.ROUTES], tokens=LINES) as it:
         it.run(it.service.audit.record("nobody", "nothing", "", "so that the log has a record"))
         yield it
 
@@ -397,3 +398,9 @@ def test_all_of_a_host_is_released_and_nothing_of_others(guarded: Running) -> No
     assert (second["outcome"], second["reason"]) == ("done: released 4", "its disk died")
     form = guarded.get("/locks/release-host?host=web-10", headers=admin | {"accept": "text/html"})
     assert "Release 1 key that web-10 holds?" in form.text
+
+
+def test_a_moment_in_no_year_is_listed_as_seconds() -> None:
+    row = timed({"since": 253_402_343_999.0, "until": -62_135_647_200.0, "at": 1.5}, ("since", "until", "at"))
+    assert (row["since"], row["until"]) == (253_402_343_999.0, -62_135_647_200.0)
+    assert row["at"].isoformat() == "1970-01-01T00:00:01.500000+00:00"

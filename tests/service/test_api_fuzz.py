@@ -1,4 +1,5 @@
-"""schemathesis over the whole API, as its own document describes it: no failure, with `--all` for two minutes."""
+"""schemathesis over the whole API, as its own document describes it, on each database: no failure, with `--all` for two
+minutes."""
 
 import subprocess
 import sys
@@ -6,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import DATABASES, STORES
 from tests.service.serving import LINES, TOKENS, running
 
 LONGEST = 120  # seconds, with `--all`
@@ -15,9 +17,11 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 
 @pytest.mark.timeout(LONGEST + STARTING + 20)
-def test_schemathesis_finds_nothing(tmp_path: Path, thorough: bool) -> None:
+@pytest.mark.parametrize("data", DATABASES)
+def test_schemathesis_finds_nothing(data: str, request: pytest.FixtureRequest, tmp_path: Path, thorough: bool) -> None:
     seconds = LONGEST if thorough else SECONDS
-    with running(tokens=LINES, max_wait=0.2, url="memory://?max_size=200000") as service:
+    url = STORES[data](request) if data == "postgres" else "memory://?max_size=200000"
+    with running(tokens=LINES, max_wait=0.2, url=url, data_url=DATABASES[data](request)) as service:
         found = subprocess.run(
             [
                 sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG),

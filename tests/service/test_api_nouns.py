@@ -4,7 +4,7 @@ import base64
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import httpx2
@@ -12,10 +12,12 @@ import pytest
 
 import solely
 from solely.http import Client
+from solely.model import Entry
+from solely.ops import Read
 from solely.service.api.claims import BytesResult, FailureResult, JsonResult, Tombstone
 from solely.service.api.reservations import GroupLimit, OwnLimit
 from solely.testing.harness import fresh
-from tests.service.serving import TOKENS, Running, bearer, until
+from tests.service.serving import LINES, TOKENS, Running, bearer, running, until
 
 SOON = 5.0  # seconds: an upper bound for what takes milliseconds
 
@@ -49,6 +51,107 @@ def test_locks(api: Client) -> None:
     with pytest.raises(solely.LeaseLost):
         api.locks.renew(held.token)
     assert [api.locks.release(each.token) for each in both] == ["released"] * 2
+
+
+def test_the_token_of_a_lock_is_resumed_once(api: Client) -> None:
+    key = fresh("a")
+    held = api.locks.acquire(key, ttl=300, purpose="tests")
+    resumed = api.locks.resume(held.token)
+    assert (resumed.key, resumed.fence > held.fence, 0 < resumed.left <= 300) == (key, True, True)
+    with pytest.raises(solely.Busy) as busy:
+        api.locks.resume(held.token)
+    assert (busy.value.key, "tests" in busy.value.holder) == (key, True)
+    with pytest.raises(solely.LeaseLost):
+        api.locks.renew(held.token)
+    assert api.locks.release(held.token) == "resumed"
+    assert api.locks.renew(resumed.token, ttl=600) == 600
+    assert api.locks.release(resumed.token) == "released"
+    assert api.locks.release(resumed.token) == "released", "the same response, for a minute"
+
+
+def test_the_token_of_a_claim_is_resumed_once(api: Client) -> None:
+    key = fresh("charge")
+    won = api.claims.claim(key, fingerprint={"amount": 5}, ttl=300)
+    resumed = api.claims.resume(won.token)
+    assert (resumed.key, resumed.won, resumed.fence > won.fence, resumed.attempt) == (key, True, True, 1)
+    with pytest.raises(solely.Busy):
+        api.claims.resume(won.token)
+    late = api.claims.publish(won.token, JsonResult("late"))
+    assert (late.published, late.superseded, late.pending) == (False, True, True)
+    assert api.claims.release(won.token) == "resumed"
+    assert api.claims.publish(resumed.token, JsonResult("mine")).published
+    assert api.claims.publish(won.token, JsonResult("late")).result == JsonResult("mine")
+    assert api.claims.claim(key, fingerprint={"amount": 5}).result == JsonResult("mine")
+
+
+def test_the_id_of_a_reservation_is_resumed_once(api: Client) -> None:
+    key = fresh("cpu")
+    granted = api.reservations.reserve(key, hold=300, details={"message": "m-1"}, limit=OwnLimit(limit=1, per=600))
+    resumed = api.reservations.resume(granted.id)
+    assert (resumed.granted, resumed.key, resumed.details) == (True, key, {"message": "m-1"})
+    assert resumed.fence > granted.fence
+    with pytest.raises(solely.ReservationMismatch):
+        api.reservations.resume(granted.id)
+    with pytest.raises(solely.ReservationMismatch):
+        api.reservations.record(granted.id)
+    assert not api.reservations.release(granted.id)
+    assert api.reservations.release(resumed.id)
+    assert api.reservations.reserve(key, limit=OwnLimit(limit=1, per=600)).granted, "its hit was given back"
+
+
+def test_a_resumed_lease_counts_for_who_resumed_it() -> None:
+    with (
+        running(max_holds=1, tokens=LINES) as service,
+        Client(service.address, token=TOKENS["write"]) as one,
+        Client(service.address, token=TOKENS["admin"]) as other,
+    ):
+        held = one.locks.acquire("a", ttl=300)
+        held = one.locks.resume(held.token)  # no lease more
+        with pytest.raises(solely.SolelyError, match="max_holds"):
+            one.locks.acquire("b")
+        taken = other.locks.resume(held.token)
+        mine = one.locks.acquire("b", ttl=300)
+        with pytest.raises(solely.SolelyError, match="max_holds"):
+            other.locks.acquire("c")
+        with pytest.raises(solely.SolelyError, match="max_holds"):
+            other.locks.resume(mine.token)
+        assert other.locks.release(taken.token) == "released"
+        assert other.locks.resume(mine.token).key == "b"
+
+
+def test_since_is_when_a_lock_or_claim_was_granted_not_when_the_request_came(
+    guarded: Running, api: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall = [1_800_000_000.0]
+    monkeypatch.setattr("solely.holder.time", lambda: wall[0])
+    key = fresh("since")
+    stored = [f"lock/{key}", f"claim/{key}"]
+    lock, claim = api.locks.acquire(key, ttl=60), api.claims.claim(key, ttl=60)
+    granted: list[object] = []
+
+    def wait_for(acquire: Callable[..., object]) -> threading.Thread:
+        thread = threading.Thread(target=lambda: granted.append(acquire(key, ttl=60, wait=SOON * 6)))
+        thread.start()
+        return thread
+
+    with Client(guarded.address, token=TOKENS["write"]) as other:
+        threads = [wait_for(other.locks.acquire), wait_for(other.claims.claim)]
+
+        def is_waited_for() -> bool:
+            entries = guarded.run(guarded.service.perform(*map(Read, stored)))
+            return all(isinstance(entry, Entry) and entry.waiters for entry in entries)
+
+        until(is_waited_for)
+        wall[0] += 600.0
+        api.locks.release(lock.token)
+        api.claims.release(claim.token)
+        for thread in threads:
+            thread.join(SOON * 6)
+    assert len(granted) == 2
+    (listed,), (claimed,) = api.locks.list(key), api.claims.list(key)
+    assert (listed.since, claimed.since) == (wall[0], wall[0])
+    rows = guarded.get(f"/locks?prefix={key}&format=json", headers=bearer(TOKENS["read"])).json()["rows"]
+    assert [row["since"] for row in rows] == [wall[0]]
 
 
 def test_marks(api: Client) -> None:

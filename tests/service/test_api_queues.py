@@ -67,6 +67,25 @@ def test_a_lease_is_renewed_by_its_token_until_it_is_lost(api: Client) -> None:
     assert not api.queues.ack(queue, taken.token)
 
 
+def test_a_token_is_resumed_once_and_the_old_one_settles_nothing(api: Client) -> None:
+    queue = fresh("queue")
+    api.queues.push(queue, "a", {"n": 1})
+    taken = api.queues.take(queue, ttl=300)
+    assert taken is not None
+    resumed = api.queues.resume(queue, taken.token)
+    assert (resumed.id, resumed.payload, resumed.attempts, resumed.fence) == ("a", {"n": 1}, 1, taken.fence)
+    assert 0 < resumed.left <= 300
+    with pytest.raises(solely.Busy):
+        api.queues.resume(queue, taken.token)
+    with pytest.raises(solely.LeaseLost):
+        api.queues.renew(queue, taken.token)
+    assert not api.queues.give_back(queue, taken.token)
+    assert not api.queues.ack(queue, taken.token)
+    assert api.queues.ack(queue, resumed.token)
+    assert not api.queues.ack(queue, taken.token), "it was done by another"
+    assert api.queues.ack(queue, resumed.token), "safe to repeat"
+
+
 def test_an_item_is_given_back_with_a_delay_and_uncounted(api: Client) -> None:
     queue = fresh("queue")
     api.queues.push(queue, "a", 1)

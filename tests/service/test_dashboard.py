@@ -18,13 +18,14 @@ import pytest
 
 from solely import AsyncClient, AsyncLease, Tick
 from solely.errors import StoreUnavailable
-from solely.events import Acquired
+from solely.events import Acquired, Event
 from solely.model import Entry
 from solely.service.charts.lines import Chart, Line, quantile
 from solely.service.dashboard.history import GRANTED, MetricsHistory
 from solely.service.dashboard.login import local
 from solely.service.dashboard.rendering import FILES
 from solely.service.dashboard.state import AppPage, HoldDurations
+from solely.service.feed import word
 from solely.service.figures import Figure
 from solely.service.metrics import Metrics
 from solely.stores.memory import Memory
@@ -33,8 +34,9 @@ from tests.service.serving import LINES, TOKENS, Process, Running, bearer, runni
 VIEWS = (
     "/", "/locks", "/claims", "/reservations", "/dedup", "/dedup?key=some-key", "/dead-letters",
     "/dead-letters?group=parked", "/watermarks", "/limits", "/queues", "/queues?queue=some-queue", "/schedules",
-    "/queues/item?queue=some-queue&id=waiting", "/audit", "/applications",
+    "/queues/item?queue=some-queue&id=waiting", "/audit", "/applications", "/events", "/health",
 )  # fmt: skip
+FILTERED = ("/triggers", "/repos/jobs", "/alerts/history")  # pages of applications that have filters
 NASTY = "<script>alert('x')</script>&\"/ü"
 
 
@@ -101,6 +103,24 @@ def test_a_view_is_a_page_that_needs_no_script_of_its_own(filled: Running, path:
     assert [attrs.get("src") is not None for tag, attrs in found if tag == "script"].count(False) == 0
     assert not [attrs for _, attrs in found if any(name == "style" or name.startswith("on") for name in attrs)]
     assert {"header", "nav", "main", "h1"} <= {tag for tag, _ in found}
+
+
+@pytest.mark.parametrize("path", [*VIEWS, *FILTERED])
+def test_each_choice_of_a_filter_is_there_once(filled: Running, path: str) -> None:
+    choices: list[list[str]] = [[]]
+    for tag, attributes in Elements(get(filled, path).text).found:
+        if tag in ("select", "datalist"):
+            choices.append([])
+        elif tag == "option":
+            choices[-1].append(str(attributes["value"]))
+    for each in choices:
+        assert len(each) == len(set(each))
+
+
+def test_the_filter_of_events_has_every_event(filled: Running) -> None:
+    names = get(filled, "/events?format=json").json()["names"]
+    assert names == sorted({word(each) for each in Event.__subclasses__()})
+    assert {"acquired", "renewed", "marked", "failed_open"} <= set(names)
 
 
 @pytest.mark.parametrize("path", VIEWS)

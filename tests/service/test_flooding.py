@@ -82,6 +82,20 @@ def test_a_stranger_that_sends_without_end_takes_no_memory(name: str, served: Se
         assert b" 200 " in ask(other)
 
 
+def test_no_flood_is_an_error_of_the_service(served: Served) -> None:
+    """Responses to a stranger who has been refused, or has gone, are dropped: nothing of that fills the log."""
+    document = b"GET /openapi.json HTTP/1.1\r\n" + HEADERS + b"\r\n"
+    for first, then in (*FLOODS.values(), (document * 60, document), (HEALTH * 60, b"x" * 4096), (HEALTH * 100, b"")):
+        for _ in range(5):
+            with served.connect() as connection, suppress(OSError):
+                connection.sendall(first + then)
+    with served.connect() as other:
+        assert b" 200 " in ask(other)
+    log = served.log.read_text()
+    assert "Traceback" not in log, log[log.index("Traceback") :][:3000]
+    assert "ASGI callable" not in log
+
+
 # -- what is refused, and what is not
 
 

@@ -16,8 +16,9 @@ from solely.cli.history import history as history_command
 from solely.data import open_database
 from solely.http import Client as HttpClient
 from solely.service.api.claims import JsonResult
-from solely.service.history.journal import EventHistory, HistoryEvent
+from solely.service.history.journal import EventHistory
 from solely.service.history.recorder import ALARMS, BUDGET, SAMPLES, HistoryRecorder
+from solely.service.history.records import HistoryEvent
 from solely.service.history.timeline import timeline
 from solely.service.metrics import Metrics
 from tests.conftest import STORES
@@ -109,6 +110,26 @@ def test_a_client_that_uses_the_service_as_a_store_is_seen(guarded: Running) -> 
     assert {each["who"] for each in found} == {"writeer from 127.0.0.1"}
     assert words(lines(guarded, "mark", "remote-mark")) == ["marked"]
     assert words(lines(guarded, "claim", "remote-claim")) == ["published", "claimed"]
+
+
+def test_who_resumed_a_token_is_in_it(guarded: Running, api: HttpClient) -> None:
+    token = api.locks.acquire("handed", ttl=30).token
+    resumed = api.locks.resume(token)
+    api.locks.release(token)
+    api.locks.release(resumed.token)
+    found = lines(guarded, "lock", "handed")
+    assert words(found) == ["released", "released", "resumed", "acquired"]
+    assert "too late: it was resumed before" in found[1]["text"]
+    assert (found[2]["fence"], found[2]["text"]) == (resumed.fence, "by another holder, with its token, for 30.0 s")
+    host = guarded.address.removeprefix("http://")
+    with Client(f"http://{TOKENS['write']}@{host}") as once:
+        once.resume(once.lock("remote-handed", ttl=30).hand_over()).release()
+        once.queue("handed").push("a", 1)
+        item = once.queue("handed").take(ttl=30)
+        assert item is not None
+        assert once.queue("handed").resume(item.hand_over()).ack()
+    assert words(lines(guarded, "lock", "remote-handed")) == ["released", "resumed", "acquired"]
+    assert words(lines(guarded, "item", "queue%3Ahanded/a")) == ["acked", "resumed", "taken", "pushed"]
 
 
 def test_an_expiry_that_nobody_reported_is_inferred() -> None:

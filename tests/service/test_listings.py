@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from solely.kit import Body, Page, PageSize, Rows, list_page, list_route
 from solely.kit.commands import Field, Listing, after, limit, list_command
+from solely.service import health
 from tests.service.serving import LINES, TOKENS, Running, bearer, running
 
 NAMES = ["ann", "ben", "cem"]
@@ -63,7 +64,7 @@ async def beginning(with_: str, limit: PageSize = 2) -> list[Person]:
 def service() -> Iterator[Running]:
     page = list_page(PAGED, people, "/people", Page("People", "solely:live.html", "/"))
     lists = [list_route(PAGED, people), list_route(ALL, everybody), list_route(NAMED, beginning)]
-    with running([*lists, page], tokens=LINES) as it:
+    with running([*lists, page, *health.ROUTES], tokens=LINES) as it:
         yield it
 
 

@@ -34,11 +34,19 @@ def test_a_text_that_is_no_matcher_is_refused(text: str) -> None:
         Matcher.parse(text)
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", ".*.*.*x", r"(a*)\1", "(?=a+)a", "[", "x" * 257])
-def test_a_pattern_that_could_block_the_service_is_refused(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", [r"(a*)\1", "(?=a+)a", "[", "x" * 257, "\ud800", "(x{0,99}){10}" * 3])
+def test_a_pattern_that_cannot_be_matched_in_good_time_is_refused(pattern: str) -> None:
     for refuse in (lambda: check_pattern(pattern), lambda: parse_matchers([f"team=~{pattern}"])):
         with pytest.raises(InvalidInput, match="pattern"):
             refuse()
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", ".*.*.*x", r"(\s*a*)*$", "(a?){25}a{25}b"])
+def test_no_pattern_blocks_the_service(pattern: str) -> None:
+    """Each of them takes Python's own engine minutes or longer, which the time limit of the test would end."""
+    check_pattern(pattern)
+    for value in ("a" * 255 + "!", "\ud800" * 300):
+        assert Matcher("team", "=~", pattern).meets(value) is False
 
 
 def test_matchers_that_select_nothing_are_refused() -> None:

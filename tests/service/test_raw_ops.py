@@ -132,7 +132,17 @@ def test_an_op_on_a_kind_that_it_is_not_meant_for_is_a_problem_and_no_failure(gu
         assert "failed" not in [reply["reply"] for reply in answer.json().get("replies", [])], op
 
 
-_SAMPLE = {"owner": "me", "ttl": 1, "value": FORGED, "keep": 1, "fence": 1, "reason": "why", "limit": 1, "per": 1}
+_SAMPLE = {
+    "owner": "me",
+    "successor": "you",
+    "ttl": 1,
+    "value": FORGED,
+    "keep": 1,
+    "fence": 1,
+    "reason": "why",
+    "limit": 1,
+    "per": 1,
+}
 
 
 def test_a_refusal_names_the_kind_and_what_is_allowed(guarded: Running) -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -189,3 +190,19 @@ def test_a_caller_that_hangs_up_in_the_middle_leaves_nothing_behind(impatient: R
     with impatient.connect() as connection:
         connection.sendall(HEAD + b"content-length: 100\r\n\r\n{")
     until(lambda: impatient.get("/healthz").status_code == 200)
+
+
+def test_two_services_of_one_process_read_nothing_of_each_other() -> None:
+    """Each runs in a thread of its own, so that both are being read into at once."""
+
+    def exchange(it: Running, letter: str) -> None:
+        text = letter * 200_000
+        for number in range(40):
+            item = {"queue": "two", "id": f"{letter}{number}", "payload": text}
+            assert it.post("/v1/queues/push", item).status_code == 200
+            taken = it.post("/v1/queues/take", {"queue": "two", "ttl": 30}).json()["item"]
+            assert set(taken["payload"]) == {letter}
+
+    with running() as one, running() as other, ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(exchange, one, "a"), pool.submit(exchange, other, "b")]:
+            done.result()

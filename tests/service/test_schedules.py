@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from solely import AsyncLease, Tick, kit
+from solely import AsyncLease, SolelyError, Tick, kit
 from solely.apps import APPS
 from solely.http import Client
 from solely.service.mount import mount
@@ -48,6 +48,14 @@ async def clockwork(monkeypatch: pytest.MonkeyPatch, job: Any, **given: Any) -> 
         yield app
     finally:
         await service.close()
+
+
+async def test_a_job_that_is_no_coroutine_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def job(tick: Tick[AsyncLease]) -> None: ...
+
+    with pytest.raises(SolelyError, match="is not a coroutine function"):
+        async with clockwork(monkeypatch, job):
+            pass
 
 
 async def test_an_application_declares_schedules_in_its_own_namespace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -501,6 +501,23 @@ def test_no_text_of_a_caller_forges_a_line_of_the_log(form: str, capfd: pytest.C
 
 @pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("form", ["json", "console"])
+@pytest.mark.parametrize("name", ["solely", "solely.alerts", "uvicorn.error"])
+def test_no_error_of_a_caller_forges_a_line_of_the_log(form: str, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """In a console its traceback follows: each line is indented, and none reaches a terminal as a command."""
+    logs.configure(settings(log_format=form))
+    error = ValueError("x\n2026-01-01 [info] all is well\x1b[2J")
+    error.__cause__ = KeyError("y\r2026-01-01 [info] all is well\x9b2J")
+    logger = structlog.get_logger(name) if name == "solely.alerts" else logging.getLogger(name)
+    logger.error("it_failed", exc_info=error)
+    first, *others = capfd.readouterr().err.splitlines()
+    assert "it_failed" in first
+    assert first.isprintable()
+    assert all(line.isprintable() and line.startswith("    ") for line in others)
+    assert bool(others) == (form == "console")
+
+
+@pytest.mark.usefixtures("logging_as_before")
+@pytest.mark.parametrize("form", ["json", "console"])
 async def test_calls_to_others_show_no_secrets_at_debug_level(form: str, capfd: pytest.CaptureFixture[str]) -> None:
     """The libraries below log the headers of receivers and whole URLs, whoever uses them."""
     async with receivers.hooks() as receiver, Caller("test") as caller:

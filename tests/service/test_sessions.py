@@ -97,7 +97,7 @@ def test_without_the_store_no_session_is_believed(guarded: Running, monkeypatch:
 
     with logged_in(guarded, "admin") as (client, csrf):
         with monkeypatch.context() as patch:
-            patch.setattr(guarded.service.store._store, "perform", away)  # type: ignore[attr-defined]
+            patch.setattr(guarded.service.store, "perform", away)
             refused = client.get("/")
             assert (refused.status_code, refused.json()["type"]) == (503, "/policy#store-away")
             assert "retry-after" in refused.headers

@@ -36,6 +36,9 @@ def test_a_moment_is_a_number_or_a_time_with_its_zone() -> None:
     for wrong in ("2027-01-15T08:00:00", -1.0, 1e12, "now"):
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert(wrong, AnyMoment)
+    for far in ("9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00"):  # in the years 10000 and 0 of UTC
+        with pytest.raises(InvalidInput, match="is not a time from 1970 to 5138"):
+            moment_of(msgspec.convert(far, AnyMoment))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from solely.kit.commands import why_command
+from solely.service import health
 from solely.service.why import Explained, Explainer
 from tests.service.serving import LINES, TOKENS, Running, bearer, running
 
@@ -29,7 +30,7 @@ async def explain(target: str) -> Paused:
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
-    with running(WHY.routes(explain), tokens=LINES) as it:
+    with running([*WHY.routes(explain), *health.ROUTES], tokens=LINES) as it:
         yield it
 
 

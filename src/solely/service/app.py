@@ -8,7 +8,9 @@ import logging
 import os
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 import structlog
 from starlette.responses import Response
@@ -28,16 +30,17 @@ from .authentication import (
 )
 from .dashboard.rendering import prefers_html, problem_page
 from .disconnects import ClientGone
-from .endpoints import Endpoint, RouteTable, read_body
+from .endpoints import LARGE_BODY, Endpoint, RouteTable, read_body
 from .idempotency import IdempotentRequests, has_key
 from .problems import Problem
 from .responses import Receive, Scope, Send, logged_problem, send_problem, send_response, send_result
-from .routes import RESPOND, UNMATCHED, Call, Route
+from .routes import RESPOND, UNMATCHED, Bearer, Call, Route
 from .service import Service
 
 log = structlog.get_logger("solely.http")
 
 DENIED = (401, 403)  # logged like failures: somebody tries what is not permitted. Other refusals are normal
+GONE = 499  # nginx's status for callers that disconnected
 RESTART_DELAY = 1.0  # seconds before a worker that cannot start exits and is replaced: starting one costs CPU, too
 
 
@@ -117,11 +120,12 @@ class AsgiApp:
             endpoint = self._table.find(scope["method"], scope["path"], call)
             call.route = route = endpoint.route
             call.path = route.path
-            call.routes = self.routes
+            call.routes, call.page = self.routes, partial(self._page, call)
             login = authenticate(call, endpoint.scope)
             if login is None and call.cookie:
                 login = await check_session(call)
             if login is not None:
+                await call.stranger_turn()
                 return await send_response(login, scope, call.receive, send)
             if route.keyed and has_key(scope):
                 return await self._idempotent.handle(scope, call.receive, send, call.principal.name)
@@ -130,14 +134,21 @@ class AsgiApp:
                 return await send_response(result, scope, call.receive, send)
             return await send_result(call, send, result)
         except ClientGone:
-            return 499  # nginx's status for callers that disconnected
+            return GONE
         except Problem as refusal:
-            return await _refuse(call, send, refusal)
+            return await self._refuse_in_turn(call, send, refusal)
         except SolelyError as error:
             return await _refuse(call, send, logged_problem(error, call.path))
         except Exception:
             log.exception("failed", route=call.path)
             return await _refuse(call, send, Problem(problems.BROKEN))
+
+    async def _refuse_in_turn(self, call: Call[Any, Any], send: Send, refusal: Problem) -> int:
+        try:
+            await call.stranger_turn()
+        except ClientGone:
+            return GONE
+        return await _refuse(call, send, refusal)
 
     async def _perform(self, endpoint: Endpoint, call: Call[Any, Any]) -> object:
         """What the handler returns, after the request was checked and decoded."""
@@ -148,12 +159,40 @@ class AsgiApp:
             call.query = endpoint.query(call.scope["query_string"])
         if endpoint.webhook is not None:
             check_plausible(endpoint.webhook, call)
-        if endpoint.body is not None or endpoint.webhook is not None:
-            call.raw = await read_body(call, endpoint.cap)
-        if endpoint.webhook is not None:
-            await verify(endpoint.webhook, call)
+            with service.bodies.counting() as count:
+                call.raw = await read_body(call, endpoint.cap, count)
+                await call.stranger_turn()
+                await verify(endpoint.webhook, call)
+                return await self._handled(endpoint, call)
         if endpoint.body is not None:
-            call.body = endpoint.body(call)
+            call.raw = await read_body(call, endpoint.cap)
+        await call.stranger_turn()
+        return await self._handled(endpoint, call)
+
+    async def _page(self, call: Call[Any, Any], address: str) -> object:
+        """What the page at this address returns to the same caller, who has been authenticated; raises Problem if there
+        is no such page, or the caller may not see it."""
+        if not address.isascii():
+            raise Problem(problems.INVALID, "an address has only ASCII characters")
+        path, _, query = address.partition("?")
+        raw = {"raw_path": path.encode(), "query_string": query.encode()}
+        scope = {**call.scope, **raw, "method": "GET", "path": unquote(path)}
+        page: Call[Any, Any] = Call(self.service, scope, call.receive)
+        endpoint = self._table.find("GET", scope["path"], page)
+        page.route, page.path, page.routes = endpoint.route, endpoint.route.path, call.routes
+        if not (isinstance(page.route.auth, Bearer) and page.route.auth.page):
+            raise Problem(problems.NOT_FOUND)
+        page.headers = call.headers
+        if authenticate(page, endpoint.scope) is not None:
+            raise Problem(problems.NO_TOKEN)
+        return await self._perform(endpoint, page)
+
+    async def _handled(self, endpoint: Endpoint, call: Call[Any, Any]) -> object:
+        """What the handler returns, after the body was read and the caller is known."""
+        route, service = endpoint.route, self.service
+        if endpoint.body is not None:
+            large = len(call.raw) > LARGE_BODY
+            call.body = await asyncio.to_thread(endpoint.body, call) if large else endpoint.body(call)
         acting = ON_BEHALF.set(caller_of(call, endpoint.holds))
         try:
             if endpoint.audited:

@@ -18,21 +18,24 @@ from ..apps import module_of
 from ..client import AsyncClient
 from ..data import Journal, Queries, SqlStatement, Statements
 from ..data.journal import MOST
+from ..functions import coroutine_function
 from ..names import reserved
 from ..outgoing import Caller, CallFailed, NotCalled, OutgoingSettings
 from ..queues.handle import AsyncQueue
 from ..queues.item import AsyncItem
-from ..queues.performing import Perform, PermanentFailure, Postpone, Retry
+from ..queues.performing import Perform, PermanentFailure, Postpone, Retry, begun_work
 from ..queues.worker import FAILED, QueueWorker
 from ..resilience import Backoff
 from ..rules import Seconds
 from ..schedules.handle import AsyncJob, AsyncSchedule
 from ..schedules.methods import OnMisfire
 from .announce import Announcement
+from .attention import Attention
 from .charts.lines import Chart
 from .dashboard.state import AppPage
 from .figures import Figure
 from .routes import Route
+from .security import Principal
 from .service import Job, Service
 from .tracing import Tracing
 
@@ -96,6 +99,16 @@ class Application(Generic[S]):
         do, offers to replay their dead letters, and has them finish before `stop`."""
         return ()
 
+    async def attention(self) -> Sequence[Attention]:
+        """What needs the attention of people now, for the overview, `/v1/attention` and `solely doctor`. It is asked
+        every few seconds; an error that it raises is reported as one."""
+        return ()
+
+    def hidden_from(self, principal: Principal) -> Callable[[str], bool] | None:
+        """What tells which of its names (as `own` returns them) this caller must not see in the lists, pages, events
+        and the history of the service; None if the caller sees all of them, as by default."""
+        return None
+
     async def start(self) -> None:
         """Called once before the first request: `once` is open, and service.data if there are migrations."""
 
@@ -139,7 +152,8 @@ class Application(Generic[S]):
         """
         letters = self.once.dead_letters(self.own(queue))
         options: Any = {"ttl": ttl, "at_once": at_once, "max_attempts": max_attempts, "backoff": backoff}
-        return QueueWorker(self.queue(queue), _settling_calls(perform), dead_letters=letters, **options)
+        settling = _settling_calls(coroutine_function("perform", perform))
+        return QueueWorker(self.queue(queue), settling, dead_letters=letters, **options)
 
     def every(
         self,
@@ -158,8 +172,8 @@ class Application(Generic[S]):
         The name is in the application's own namespace. Returns the schedule: its `stop` ends it in this worker.
         """
         options: Any = {"tz": tz, "jitter": jitter, "misfire": misfire, "ttl": ttl, "max_hold": max_hold}
-        schedule = self.once.every(self.own(name), when, **options)
-        self.service.schedules.start(self.name, schedule, job)
+        schedule = self.once.every(self.own(name), when, **options)(job)
+        self.service.schedules.start(self.name, schedule)
         return schedule
 
     def caller(self, name: str, settings: OutgoingSettings | None = None) -> Caller:
@@ -253,7 +267,7 @@ def _settling_calls(perform: Perform) -> Perform:
 
     async def settling(item: AsyncItem) -> object:
         try:
-            return await perform(item)
+            return await begun_work(perform, item)
         except NotCalled as failure:
             raise Postpone(str(failure), after=failure.retry_after) from failure
         except CallFailed as failure:

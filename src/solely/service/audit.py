@@ -12,9 +12,11 @@ import structlog
 from ..audit import DONE, FAILED, KEPT, PREFIX, REFUSED, appending, completing, dropping, new_record
 from ..errors import SolelyError, StoreError, not_ours
 from ..model import Entry
+from ..names import RESERVED, reserved
 from ..ops import MAX_BATCH, Op
 from ..stores import AsyncStore
 from .problems import BROKEN, Problem, problem_of
+from .visibility import is_hidden, is_hidden_name
 
 log = structlog.get_logger("solely.audit")
 
@@ -78,8 +80,14 @@ class AuditLog:
             log.warning("audit_outcome_not_written", id=record.id, outcome=outcome, error=str(error))
 
     async def records(self, after: str = "", limit: int = 50) -> list[AuditRecord]:
-        """Records, newest first, after the one of this id."""
-        return [_record(entry) for entry in await self._scan(after, limit)]
+        """Records, newest first, after the one of this id; without those of what the current caller must not see."""
+        found = list[AuditRecord]()
+        while True:
+            page = [_record(entry) for entry in await self._scan(after, limit)]
+            found += [record for record in page if not _is_hidden(record)]
+            if len(page) < limit or len(found) >= limit:
+                return found[:limit]
+            after = page[-1].id
 
     async def _scan(self, after: str, limit: int) -> list[Entry]:
         return await self._store.scan(PREFIX, PREFIX + after if after else "", limit)
@@ -106,6 +114,13 @@ def _outcome_of(error: Exception) -> str:
     if problem.kind.status < 500:
         return REFUSED + problem.document.detail
     return FAILED + problem.kind.title
+
+
+def _is_hidden(record: AuditRecord) -> bool:
+    """True for an act of an application that hides some of its names: it may be about one of these."""
+    application = record.action.partition(".")[0]
+    names = (reserved(application, ""), record.key if record.key.startswith(RESERVED) else "")
+    return is_hidden(record.key) or any(each and is_hidden_name(each) for each in names)
 
 
 def _record(entry: Entry) -> AuditRecord:

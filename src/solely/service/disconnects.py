@@ -34,11 +34,16 @@ class DisconnectWatch:
         return self
 
     def _begin(self) -> None:
-        caller = asyncio.ensure_future(self._receive())  # the next message can only be the disconnect
+        caller = asyncio.ensure_future(self._disconnected())
         service = asyncio.ensure_future(self._stopping.wait())
         self._watched = [caller, service]
         caller.add_done_callback(partial(self._end, disconnected=True))
         service.add_done_callback(partial(self._end, disconnected=False))
+
+    async def _disconnected(self) -> None:
+        """Returns when the caller has disconnected. A request whose body nobody reads, such as a GET, comes first."""
+        while (await self._receive())["type"] == "http.request":
+            pass
 
     def _end(self, done: asyncio.Future[Any], *, disconnected: bool) -> None:
         if not done.cancelled() and done.exception() is None and not (self.disconnected or self._stopped):

@@ -16,9 +16,11 @@ from .routes import SAFE, Bearer, Call, Route, Webhook
 from .security import same
 
 GENERAL_API = "/v1/"  # what is acquired there belongs to the caller; applications acquire for themselves
+LARGE_BODY = 256 * 1024  # bytes: decoding more may take milliseconds, in which no lease could be renewed
 MAX_DEPTH = 32  # of JSON: a value that people can still read; far from what a decoder's recursion can bear
 _JSON, _FORM, _NDJSON = b"application/json", b"application/x-www-form-urlencoded", b"application/x-ndjson"
-_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+# One that does not end goes on to the end of the text: else each quote in it would be tried as a beginning.
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _SQUARE = bytes.maketrans(b"{}", b"[]")
 
@@ -104,8 +106,9 @@ def _match(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
 # -- bodies and queries
 
 
-async def read_body(call: Call[Any, Any], cap: int) -> bytes:
-    """The whole body, counted as it streams in; raises Problem if it is too large. `protocol` bounds the time."""
+async def read_body(call: Call[Any, Any], cap: int, count: Callable[[int], None] = lambda size: None) -> bytes:
+    """The whole body, counted as it streams in; raises Problem if it is too large, or `count` refuses a piece.
+    `protocol` bounds the time."""
     length = call.headers.get(b"content-length")
     if length is not None and length.isdigit() and int(length[:20]) > cap:
         raise Problem(TOO_LARGE, f"the body has {int(length[:20])} bytes; the most is {cap}")
@@ -119,6 +122,7 @@ async def read_body(call: Call[Any, Any], cap: int) -> bytes:
         size += len(piece)
         if size > cap:
             raise Problem(TOO_LARGE, f"the body has more than {cap} bytes")
+        count(len(piece))
         if not message.get("more_body", False):
             return b"".join((*pieces, piece)) if pieces else piece
         pieces.append(piece)
@@ -153,9 +157,11 @@ def _has_type(wanted: bytes, call: Call[Any, Any]) -> bool:
 def _too_deep(raw: bytes) -> bool:
     brackets = _STRINGS.sub(b"", raw).translate(_SQUARE, _NOT_BRACKETS)
     for _ in range(MAX_DEPTH):
-        brackets = brackets.replace(b"[]", b"")  # each round removes the innermost level
+        before, brackets = len(brackets), brackets.replace(b"[]", b"")  # each round removes the innermost level
         if not brackets:
             return False
+        if len(brackets) == before:  # they do not match: megabytes of them cost one round
+            return True
     return True
 
 
@@ -198,5 +204,5 @@ def _pairs(raw: bytes, lists: frozenset[str] = frozenset()) -> dict[str, Any]:
 def _converted(fields: dict[str, Any], wanted: Any) -> Any:
     try:
         return msgspec.convert(fields, wanted, strict=False)
-    except msgspec.ValidationError as error:
+    except ValueError as error:  # of msgspec: a bare one for a moment after the year 9999
         raise Problem(INVALID, str(error)) from None

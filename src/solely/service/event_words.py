@@ -90,6 +90,7 @@ WORDS: dict[str, tuple[str, str, Callable[[Facts], Details]]] = {
     "acquired": ("acquired", "held", _taken),
     "claimed": ("claimed", "held", _taken),
     "reserved": ("reserved", "held", _taken),
+    "resumed": ("resumed", "held", lambda facts: ("by another holder, with its token", *_taken(facts))),
     "renewed": ("renewed", "held", _taken),
     "released_lease": ("released", "free", _ended),
     "published": ("published", "done", _ended),

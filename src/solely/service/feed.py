@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from .. import events
+from .visibility import is_hidden
 
 KEPT = 1000  # events: what a page can show, and enough for a reader that reconnects to catch up
 BEHIND = 1000  # events that a slow reader may be behind before it misses some
@@ -60,12 +61,12 @@ class Feed:
             follower.put(one)
 
     def last(self, count: int = 50, prefix: str = "") -> list[EventRecord]:
-        """The last events whose stored key begins with the prefix, newest first."""
+        """The last events whose stored key begins with the prefix, newest first: those that the caller may see."""
         found: list[EventRecord] = []
         for one in reversed(self._last):
             if len(found) == count:
                 break
-            if one[2].key.startswith(prefix):
+            if one[2].key.startswith(prefix) and not is_hidden(one[2].key):
                 found.append(_record(one))
         return found
 
@@ -80,7 +81,7 @@ class Feed:
         self._followers.add(follower)
         try:
             while (one := await follower.next()) is not None:
-                if one[2].key.startswith(prefix):
+                if one[2].key.startswith(prefix) and not is_hidden(one[2].key):
                     yield _record(one)
         finally:
             self._followers.discard(follower)

@@ -7,6 +7,7 @@ second, so that any of them can report the sum. The counts of a worker that exit
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from bisect import bisect_left
@@ -76,6 +77,8 @@ class FigureRegistry:
     """The figures of this worker, and of all workers that share `folder`."""
 
     def __init__(self, known: tuple[Figure, ...], folder: str = "") -> None:
+        self._next: asyncio.Future[bytes] | None = None  # the rendering that has not begun
+        self._rendering = asyncio.Lock()
         self._known: dict[str, Figure] = {}
         self._folder = Path(folder) if folder else None
         self._own = Counts({}, {}, {})
@@ -163,9 +166,25 @@ class FigureRegistry:
 
     def text(self) -> bytes:
         """All figures of all workers, in Prometheus's text format."""
-        registry = CollectorRegistry()
-        registry.register(_Collector(self._known.values(), self.counts()))
-        return generate_latest(registry)
+        return _rendered(tuple(self._known.values()), self.counts())
+
+    async def shared_text(self) -> bytes:
+        """As `text`, rendered off the event loop. Callers that come while one rendering runs share the next one, so
+        that many readers cost no more than two."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._render())
+        return await asyncio.shield(self._next)
+
+    async def _render(self) -> bytes:
+        async with self._rendering:
+            self._next = None  # whoever comes from now on needs newer counts
+            return await asyncio.to_thread(_rendered, tuple(self._known.values()), self.counts())
+
+
+def _rendered(known: Iterable[Figure], counts: Counts) -> bytes:
+    registry = CollectorRegistry()
+    registry.register(_Collector(known, counts))
+    return generate_latest(registry)
 
 
 class _Collector(Collector):

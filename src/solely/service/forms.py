@@ -69,7 +69,7 @@ def entered(kind: type[B], fields: Iterable[Field], texts: Mapping[str, str], ch
                 values[each.name] = msgspec.convert(text, each.type, strict=False)
             elif each.required:
                 raise InvalidInput("This is required.")
-        except (msgspec.ValidationError, InvalidInput) as error:
+        except ValueError as error:  # also InvalidInput, and msgspec's own for a moment after the year 9999
             if name not in asked:
                 raise Problem(INVALID, f"{name}: {error}") from None
             values[each.name], errors[name] = msgspec.UNSET, str(error)

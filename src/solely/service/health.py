@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from .. import __version__
 from .routes import PUBLIC, READ, Answer, Call, JsonResponse, Route
+from .service import Service
 
 
 class Alive(Answer):
@@ -46,15 +47,20 @@ async def healthz(call: Call[None, None]) -> Alive:
 
 async def readyz(call: Call[None, None]) -> Ready | JsonResponse:
     """Ready to grant: the store is available, and the service is not stopping."""
-    checks = {**await call.service.readiness.levels(), "granting": "error" if call.service.stopping.is_set() else "ok"}
-    if "error" in checks.values():
-        return JsonResponse(503, Ready(status="unready", checks=checks), ((b"retry-after", b"1"),))
-    return Ready(status="ok", checks=checks)
+    levels = await checks(call.service)
+    if "error" in levels.values():
+        return JsonResponse(503, Ready(status="unready", checks=levels), ((b"retry-after", b"1"),))
+    return Ready(status="ok", checks=levels)
+
+
+async def checks(service: Service) -> dict[str, str]:
+    """The level of each check: ok, warning or error."""
+    return {**await service.readiness.levels(), "granting": "error" if service.stopping.is_set() else "ok"}
 
 
 async def metrics(call: Call[None, None]) -> Response:
     """Metrics in the text format of Prometheus."""
-    return Response(call.service.metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
+    return Response(await call.service.metrics.shared_text(), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
 async def version(call: Call[None, None]) -> Version:

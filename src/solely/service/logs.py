@@ -6,10 +6,11 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
+from ..logs import indented_traceback, printable
 from .settings import Settings
 
 _SECRET = re.compile(r"token|secret|password|authorization|cookie|owner", re.IGNORECASE)
@@ -29,11 +30,10 @@ def configure(settings: Settings) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         without_secrets,
     ]
-    plain = structlog.dev.plain_traceback  # rich ones show local variables, and with them what callers sent
     last: list[Any] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if as_json
-        else [one_line, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+        else [one_line, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_print_traceback)]
     )
     structlog.configure(
         processors=[
@@ -57,12 +57,19 @@ def configure(settings: Settings) -> None:
         logging.getLogger(library).setLevel(max(logging.WARNING, logging.getLogger().level))
 
 
+def _print_traceback(stream: TextIO, error: Any) -> None:
+    """Plain: a rich one would show local variables, and with them what callers sent."""
+    stream.write("\n" + indented_traceback(error[1]))
+
+
 def _extra(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Adds the `extra` of a record of the library, and separates the name with which its text begins."""
     record = event.get("_record")
     if record is not None:
-        event.update({name: value for name, value in vars(record).items() if name not in _KNOWN})
-        if record.name == "solely" and (named := _NAMED.fullmatch(event["event"])):
+        facts = {name: value for name, value in vars(record).items() if name not in _KNOWN}
+        event.update(facts)
+        ours = record.name == "solely" or (facts and record.name.startswith("solely."))
+        if ours and (named := _NAMED.fullmatch(event["event"])):
             event["event"], event["message"] = named.groups()
     return event
 
@@ -71,7 +78,7 @@ def one_line(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mutab
     """Escapes line breaks and control characters, since texts come from callers."""
     for name, value in event.items():
         if isinstance(value, str) and not value.isprintable():
-            event[name] = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in value)
+            event[name] = printable(value)
     return event
 
 

@@ -19,6 +19,7 @@ from .figures import HOLD, LATENCY, Figure, FigureRegistry
 SAVE_EVERY = 1.0  # seconds between saves for the other workers: Prometheus scrapes every 15 s or so
 
 ACQUIRED = Figure("solely_acquired", "Keys taken", ("kind",))
+RESUMED = Figure("solely_resumed", "Holds taken over by their token", ("kind",))
 CONTENDED = Figure("solely_contended", "Acquires refused at the end of their wait", ("kind",))
 WAITED = Figure("solely_wait_seconds", "From requesting a key to holding it", ("kind",), LATENCY)
 RENEWED = Figure("solely_renewed", "Leases extended", ("kind",))
@@ -63,6 +64,7 @@ class Metrics(FigureRegistry):
         super().__init__(KNOWN, folder)
         self._counters: dict[type[events.Event], Callable[[Any], None]] = {
             events.Acquired: self._acquired,
+            events.Resumed: lambda e: self.count(RESUMED, _kind(e)),
             events.Contended: lambda e: self.count(CONTENDED, _kind(e)),
             events.Renewed: lambda e: self.count(RENEWED, _kind(e)),
             events.Lost: lambda e: self.count(LOST, _kind(e), e.how),

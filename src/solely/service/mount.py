@@ -30,9 +30,10 @@ from .api import (
 )
 from .application import JOURNAL_DROPPED, Application
 from .charts.queues import keep_sampling
-from .dashboard import audit_log, dedup, keys, letters, login, overview, reference, rendering, search
+from .dashboard import audit_log, dedup, keys, letters, live, login, overview, reference, rendering, search
 from .dashboard import entries as entry_pages
 from .dashboard import events as event_pages
+from .dashboard import health as health_pages
 from .dashboard import limits as limit_pages
 from .dashboard import queues as queue_pages
 from .dashboard import schedules as schedule_pages
@@ -45,9 +46,9 @@ from .service import FAILURES, Service
 
 MODULES = (
     locks, marks, claims, reservations, limits, watermarks, queues, queue_lists, schedules, dead_letters,
-    dead_letter_acts, entries, hosts, events, history, ops, health, openapi, policy, overview, event_pages,
-    search, entry_pages, keys, dedup, limit_pages, queue_pages, schedule_pages, letters, watermark_pages,
-    audit_log, login, reference, rendering,
+    dead_letter_acts, entries, hosts, events, history, ops, health, openapi, policy, overview, health_pages,
+    event_pages, search, entry_pages, keys, dedup, limit_pages, queue_pages, schedule_pages, letters,
+    watermark_pages, audit_log, login, reference, rendering, live,
 )  # fmt: skip
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType, UnionType
 from typing import Any, get_args
 
 import msgspec
+from starlette.responses import Response
 
 from .. import __version__
 from ..integrations.idempotency import ProblemKind
 from . import problems
+from .bodies import to_json
 from .example_values import TEXTS
 from .openapi_examples import Examples
 from .problems import ProblemDocument
+from .responses import accepts_gzip
 from .routes import PUBLIC, WRITE, Bearer, Call, Route, Webhook
+from .service import EncodedDocument
 
 _REF = "#/components/schemas/{name}"
 _ALWAYS = (
@@ -59,7 +65,7 @@ def document(
     paths: dict[str, dict[str, Any]] = {}
     examples = Examples(components)
     for route in shown:
-        operation = paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, known)
+        operation = paths.setdefault(route.shown_path, {})[route.method.lower()] = _operation(route, known)
         _add_examples(operation, route, examples)
         operation["security"] = [{"bearer": []}] if guarded and isinstance(route.auth, Bearer) else []
     return {
@@ -181,7 +187,7 @@ def _refusals(route: Route) -> list[ProblemKind]:
 
 
 def _in_path(route: Route) -> list[dict[str, Any]]:
-    names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    names = [part[1:-1] for part in route.shown_path.split("/") if part.startswith("{")]
     return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
 
 
@@ -207,9 +213,26 @@ def current(call: Call[Any, Any]) -> dict[str, Any]:
     return service.openapi[guarded]
 
 
-async def openapi(call: Call[None, None]) -> dict[str, Any]:
+async def openapi(call: Call[None, None]) -> dict[str, Any] | Response:
     """This document."""
-    return current(call)
+    encoded = _encoded(call)
+    headers = {"etag": encoded.tag, "cache-control": "no-cache", "vary": "accept-encoding"}
+    if encoded.tag in (each.strip().removeprefix("W/") for each in call.header("if-none-match").split(",")):
+        return Response(status_code=304, headers=headers)
+    body = encoded.plain
+    if accepts_gzip(call.header("accept-encoding")):
+        body, headers["content-encoding"] = encoded.compressed, "gzip"
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def _encoded(call: Call[Any, Any]) -> EncodedDocument:
+    """The document, encoded once: anybody may request it, as often as they like."""
+    known, guarded = call.service.encoded_openapi, bool(call.service.tokens)
+    if guarded not in known:
+        plain = to_json(current(call))
+        compressed = gzip.compress(plain, mtime=0)  # the same bytes in each worker
+        known[guarded] = EncodedDocument(plain, compressed, f'"{hashlib.sha256(plain).hexdigest()[:32]}"')
+    return known[guarded]
 
 
 ROUTES = [Route("GET", "/openapi.json", PUBLIC, openapi, tag="service")]

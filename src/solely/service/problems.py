@@ -86,6 +86,12 @@ CROWDED = ProblemKind(
     "Too many pages and lists are being read",
     "Nothing was changed. Retry after Retry-After seconds.",
 )
+BODIES_FULL = ProblemKind(
+    "bodies-full",
+    503,
+    "Too many large bodies are being read",
+    "Nothing was done. Retry after Retry-After seconds; small bodies are read all the same.",
+)
 DATA_AWAY = ProblemKind(
     "data-away",
     503,

@@ -1,5 +1,5 @@
-"""Checks who may write reserved names. Only an application writes its own names; everybody may read them, and admins
-may clear them, which is audited. Only the service writes the audit log, and nobody clears it."""
+"""Checks who may write reserved names. Only an application writes its own names; whom it does not hide them from may
+read them, and admins may clear them, which is audited. Only the service writes the audit log, and nobody clears it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from ..drivers.permitted import Check
 from ..errors import NameReserved
 from ..names import AUDIT, RESERVED, owner_of_op, reserved
 from ..ops import READS, Clear, Op
+from .visibility import check_read
 
 SERVICE = "service"  # owner of the names that the service itself uses
 
 
 def general(op: Op) -> None:
-    """Permits the general API to write all names but reserved ones; else raises NameReserved."""
+    """Permits the general API to write all names but reserved ones, and to read those that the current caller may see;
+    else raises NameReserved."""
+    check_read(op)
     if type(op) not in READS and (owner := owner_of_op(op)):
         _refuse(op, owner)
 

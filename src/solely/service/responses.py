@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-import msgspec
 import structlog
 from starlette.responses import Response
 
 from ..errors import SolelyError
+from .bodies import to_json
 from .problems import Problem, problem_of
 from .routes import UNMATCHED, Call, JsonResponse
 
@@ -32,7 +32,7 @@ SECURITY_HEADERS: tuple[Header, ...] = (
 _JSON_HEADERS = ((b"content-type", b"application/json"), *SECURITY_HEADERS)
 _PROBLEM_HEADERS = ((b"content-type", b"application/problem+json"), *SECURITY_HEADERS)
 _NO_HEADERS: tuple[Header, ...] = ()
-_encode = msgspec.json.Encoder().encode
+_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))", re.IGNORECASE)  # accepted, and not with the weight 0
 
 
 async def send_result(call: Call[Any, Any], send: Send, result: object) -> int:
@@ -72,6 +72,11 @@ async def send_response(response: Response, scope: Scope, receive: Receive, send
     return response.status_code
 
 
+def accepts_gzip(accept_encoding: str) -> bool:
+    """True if a caller with this header can read gzip."""
+    return _GZIP.search(accept_encoding) is not None
+
+
 def logged_problem(error: SolelyError, route: str) -> Problem:
     """The error as a problem. The cause of a failure is logged, since the response does not name it."""
     problem = problem_of(error)
@@ -81,14 +86,6 @@ def logged_problem(error: SolelyError, route: str) -> Problem:
 
 
 # -- encoding: text that callers stored may hold lone surrogates, which UTF-8 cannot encode; no response fails on them
-
-
-def to_json(value: object) -> bytes:
-    """The value as JSON. A lone surrogate is written as its escape sequence, as in the request that stored it."""
-    try:
-        return _encode(value)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(value, str_keys=True), separators=(",", ":")).encode()
 
 
 def encodable(text: str) -> str:

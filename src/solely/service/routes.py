@@ -5,23 +5,53 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
 from operator import or_
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar, get_args, get_origin, get_type_hints
-
-import msgspec
-from starlette.responses import Response
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from ..errors import InvalidInput
 from ..integrations.idempotency import ProblemKind
+from .bodies import (
+    Answer as Answer,
+)
+from .bodies import (
+    Body as Body,
+)
+from .bodies import (
+    Key as Key,
+)
+from .bodies import (
+    PageSize as PageSize,
+)
+from .bodies import (
+    Prefix as Prefix,
+)
+from .bodies import (
+    Purpose as Purpose,
+)
+from .bodies import (
+    Reason as Reason,
+)
+from .bodies import (
+    Token as Token,
+)
+from .bodies import (
+    Ttl as Ttl,
+)
+from .bodies import (
+    Wait as Wait,
+)
 from .disconnects import ClientGone, DisconnectWatch
 from .problems import Problem
-from .security import Principal, Scope
-from .service import Service
+from .security import NOBODY, Principal, Scope
+
+if TYPE_CHECKING:  # a client of the API imports its types and not the service
+    from .service import Service
 
 T = TypeVar("T")
 B = TypeVar("B")
@@ -29,8 +59,8 @@ Q = TypeVar("Q")
 
 # What our own connection (`protocol`) adds to the ASGI scope: a function that returns whether it is closing; one that
 # sends a complete response; and, until a caller has authenticated on it, one to call with the principal, which raises
-# Problem if there are too many connections.
-CLOSING, RESPOND, AUTHENTICATE = "solely.closing", "solely.respond", "solely.authenticate"
+# Problem if there are too many connections, and one that waits until a stranger may be served.
+CLOSING, RESPOND, AUTHENTICATE, TURN = "solely.closing", "solely.respond", "solely.authenticate", "solely.turn"
 Respond = Callable[[int, tuple[tuple[bytes, bytes], ...], bytes], bool]  # status, headers, body; False if not possible
 
 UNMATCHED = "unmatched"  # the path of all requests without a route: anybody can invent more, and labels are bounded
@@ -38,33 +68,6 @@ KIB = 1024
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that change nothing
 SMALL = 64 * KIB  # bytes of a body: some hundred keys
 _VERSION = re.compile(r"v\d+")
-
-# The types of which bodies and queries are made. Bounds are part of the type: they are checked and documented, and they
-# exclude NaN and infinity.
-Key = Annotated[
-    str,
-    msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\u0000]*$", description="1 to 512 bytes, without NUL"),
-]
-Ttl = Annotated[float, msgspec.Meta(ge=0.01, le=366 * 86_400.0, description="seconds")]
-Wait = Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0, description="seconds")]
-Token = Annotated[str, msgspec.Meta(min_length=1, max_length=2048, description="a secret: whoever has it can release")]
-Purpose = Annotated[str, msgspec.Meta(max_length=200, description="what it is for, shown to people")]
-Reason = Annotated[str, msgspec.Meta(min_length=3, max_length=500, description="why; kept in the audit log")]
-Prefix = Annotated[str, msgspec.Meta(max_length=512, description="of the names that are listed")]
-PageSize = Annotated[int, msgspec.Meta(ge=1, le=1000, description="the most entries of one page")]
-
-
-class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A request body or a query. Unknown fields are refused, since they would be ignored.
-
-    EITHER names fields of which exactly one must be given: they are UNSET by default.
-    """
-
-    EITHER: ClassVar[tuple[str, ...]] = ()
-
-
-class Answer(msgspec.Struct, kw_only=True):
-    """A response body."""
 
 
 class Named(Protocol):
@@ -144,7 +147,8 @@ class Call(Generic[B, Q]):
 
     route: Route
     routes: Sequence[Route]  # all that are mounted, for the documents
-    principal: Principal
+    page: Callable[[str], Awaitable[object]]  # what the page at an address returns to this caller; raises Problem
+    principal: Principal = NOBODY
     headers: dict[bytes, bytes]
     params: Mapping[str, str] = MappingProxyType({})
     path = UNMATCHED  # of the route, for logs and metrics
@@ -216,16 +220,24 @@ class Call(Generic[B, Q]):
             raise ClientGone
         return result
 
+    async def stranger_turn(self) -> None:
+        """Waits until this request may be served, if nobody has authenticated by it or before it on its connection;
+        raises ClientGone if its sender has disconnected meanwhile."""
+        if self.principal is NOBODY and (turn := self.scope.get(TURN)) is not None:
+            await turn()
+            if self.scope[CLOSING]():
+                raise ClientGone
+
     def _is_gone(self) -> bool:
         """True if the caller is known to have disconnected; does not wait."""
         closing: Callable[[], bool] | None = self.scope.get(CLOSING)
         if closing is not None:
             return closing()
-        received = self.receive().__await__()  # of another server: the next message can only be the disconnect
+        received = self.receive().__await__()  # of another server
         try:
             next(received)
-        except StopIteration:
-            return True
+        except StopIteration as message:
+            return bool(message.value["type"] == "http.disconnect")
         received.close()
         return False
 
@@ -239,7 +251,6 @@ class JsonResponse:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-_NOT_JSON = (JsonResponse, Response, NoneType)
 Handler = Callable[[Any], Awaitable[object]]  # returns an Answer, a JsonResponse, a Starlette response, or None
 
 
@@ -308,6 +319,11 @@ class Route:
         return isinstance(self.auth, Bearer) and self.auth.scope is Scope.ADMIN and self.method not in SAFE
 
     @property
+    def shown_path(self) -> str:
+        """The path as documents have it: a parameter that may contain slashes is like all others."""
+        return self.path.replace("...}", "}")
+
+    @property
     def noun(self) -> str:
         """The tag, else the first part of the path that is neither `api` nor a version."""
         parts = [part for part in self.path.split("/") if part]
@@ -355,5 +371,14 @@ def types_of(handler: Handler) -> tuple[Any, Any, Any]:
 def _sent_as_json(answer: Any) -> Any:
     """The annotation without what is not JSON; None if nothing is left, and for `object`, which pages return."""
     alternatives = get_args(answer) if isinstance(answer, UnionType) else (answer,)
-    sent = [each for each in alternatives if get_origin(each) or not issubclass(each, _NOT_JSON)]
+    sent = [each for each in alternatives if get_origin(each) or not _is_no_json(each)]
     return reduce(or_, sent) if sent and object not in sent else None
+
+
+def _is_no_json(kind: type) -> bool:
+    """True for None and for whole responses. Those of Starlette are not imported for that: a client of the API, which
+    imports our types, needs no server, and who returns one has imported it."""
+    starlette = sys.modules.get("starlette.responses")
+    return issubclass(kind, (JsonResponse, NoneType)) or (
+        starlette is not None and issubclass(kind, starlette.Response)
+    )

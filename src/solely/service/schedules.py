@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import MutableMapping
 
 import structlog
 
-from ..schedules.handle import AsyncJob, AsyncSchedule
+from ..schedules.handle import AsyncSchedule
+from .attention import IN_THE_LOG
 
 log = structlog.get_logger("solely.service")
 
 
 class AppSchedules:
     """The schedules that this worker runs. Once stopped, a tick in progress has `grace` seconds to end; then its job is
-    cancelled, and another worker or host takes the tick over."""
+    cancelled, and another worker or host takes the tick over. A schedule that ends by itself is added to `failing`."""
 
-    def __init__(self, grace: float) -> None:
-        self._grace = grace
+    def __init__(self, grace: float, failing: MutableMapping[tuple[str, str], str]) -> None:
+        self._grace, self._failing = grace, failing
         self._running: dict[asyncio.Task[None], AsyncSchedule] = {}
 
-    def start(self, app: str, schedule: AsyncSchedule, job: AsyncJob) -> None:
-        """Runs the job at each tick that this worker wins, until the schedule or the service is stopped."""
-        task = asyncio.create_task(_run(app, schedule, job))
+    def start(self, app: str, schedule: AsyncSchedule) -> None:
+        """Runs its job at each tick that this worker wins, until the schedule or the service is stopped."""
+        task = asyncio.create_task(self._run(app, schedule))
         self._running[task] = schedule
         task.add_done_callback(self._running.pop)
 
@@ -40,10 +42,10 @@ class AppSchedules:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-
-async def _run(app: str, schedule: AsyncSchedule, job: AsyncJob) -> None:
-    """Runs the schedule; a failure of its own, which is a defect, is logged."""
-    try:
-        await schedule.run(job)
-    except Exception:
-        log.exception("schedule_failed", app=app, schedule=schedule.name)
+    async def _run(self, app: str, schedule: AsyncSchedule) -> None:
+        """Runs the schedule; a failure of its own, which is a defect, is logged and reported."""
+        try:
+            await schedule.run()
+        except Exception:
+            log.exception("schedule_failed", app=app, schedule=schedule.name)
+            self._failing[app, schedule.name] = IN_THE_LOG

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..errors import InvalidInput
 
+_OF_NO_TEXT = hashlib.sha256(b"").digest()  # what a shell makes of a variable that is not set
 AT_ONCE = 2  # tokens of one name that are valid at the same time: the old and the new one, while clients change over
 # A name, an IPv4 address, or an IPv6 address in brackets, with or without a port; and no other part of a URL.
 _HOST = re.compile(
@@ -76,6 +77,12 @@ def read_token_line(line: str) -> Principal:
             "a token is written name:scope:digest, with the scope read, write or admin and the SHA-256 of the token "
             "in 64 hex digits; `solely token` makes one"
         )
+    if not any(known.digest):
+        raise InvalidInput(
+            f"the token {name!r} has only zeros as its digest, as our examples do; `solely token` makes one"
+        )
+    if known.digest == _OF_NO_TEXT:
+        raise InvalidInput(f"the token {name!r} is empty: its digest is that of no text; `solely token` makes one")
     return known
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -19,13 +19,15 @@ from ..dead_letters.handle import AsyncDeadLetters
 from ..drivers.retrying import ONE_TRY
 from ..errors import InvalidInput, SolelyError, StoreError
 from ..events import Event, Hook, combine
-from ..names import owner_of_queue
+from ..functions import coroutine_function
+from ..names import owner_of_name, owner_of_queue
 from ..ops import Op, Reply
 from ..queues.worker import QueueWorker
 from ..rules import duration_text, number_text
 from ..stores import AsyncStore, capabilities, open_async_store, open_logins
 from ..urls import split_url
 from .announce import Announcements
+from .attention import IN_THE_LOG, Attention
 from .audit import AuditLog
 from .connections import Connections
 from .dashboard.state import DashboardState
@@ -33,14 +35,15 @@ from .feed import Feed
 from .figures import Figure
 from .history.journal import EventHistory
 from .metrics import Metrics, timed
-from .quotas import Holds, Slots, WaitQuota
+from .quotas import BodyQuota, Holds, ParseTurns, Slots, StrangerTurns, WaitQuota
 from .readiness import Readiness, data_level, store_level
 from .reserved_names import SERVICE, clearing, general, only
 from .schedules import AppSchedules
-from .security import Hosts, Tokens
+from .security import Hosts, Principal, Tokens
 from .sessions import Logouts, Sessions
 from .settings import Settings
 from .token_file import TokenFileWatch
+from .visibility import Hides, check_read, visible
 from .workers import AppWorkers
 
 if TYPE_CHECKING:
@@ -53,6 +56,14 @@ CLOSING = 15.0
 JITTER = 0.2  # of the time between two runs of a job, so that workers which start together do not stay in step
 # The label is not `job`: Prometheus gives that name to what it scrapes.
 FAILURES = Figure("solely_job_failures", "Runs of applications' jobs that failed", ("app", "what"))
+
+
+class EncodedDocument(NamedTuple):
+    """A document as it is sent: as JSON and compressed, with its entity tag."""
+
+    plain: bytes
+    compressed: bytes
+    tag: str
 
 
 class Job(NamedTuple):
@@ -77,6 +88,8 @@ class Mounted(Protocol):
     async def stop(self) -> None: ...
     async def close(self) -> None: ...
     async def demo(self) -> None: ...
+    def hidden_from(self, principal: Principal) -> Hides | None: ...
+    async def attention(self) -> Sequence[Attention]: ...
 
 
 class Service:
@@ -108,17 +121,22 @@ class Service:
         self.telemetry: Telemetry | None = None
         self.waiters = WaitQuota(settings.max_waiters)
         self.holds = Holds(settings.max_holds)
+        self.bodies = BodyQuota()
+        self.strangers, self.parsing = StrangerTurns(), ParseTurns()
         self.slots = Slots(wait=settings.store_timeout, work=settings.store_timeout)
         self.stopping = asyncio.Event()
         self.apps: dict[str, Mounted] = {}  # mounted ones, by name
         self.openapi: dict[bool, dict[str, Any]] = {}  # the document, by whether tokens are required
+        self.encoded_openapi: dict[bool, EncodedDocument] = {}
         self.dashboard = DashboardState(self.metrics)
         self.workers = AppWorkers(self.metrics, self.readiness, self.dashboard, settings.stop_timeout)
-        self.schedules = AppSchedules(settings.stop_timeout)
+        self.failing: dict[tuple[str, str], str] = {}  # application and job → why its last run failed
+        self.schedules = AppSchedules(settings.stop_timeout, self.failing)
         self.background: list[Callable[[Service], Coroutine[Any, Any, None]]] = [  # tasks that start with the service
             lambda service: service.dashboard.history.keep_sampling(),
             lambda service: TokenFileWatch(service.settings, service.tokens, service.connections).run(),
         ]
+        self._hidden: dict[Principal, Hides | None] = {}  # as many as tokens that were ever valid
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: list[Callable[[], Coroutine[Any, Any, None]]] = []  # what is open, in the order of opening
 
@@ -142,7 +160,9 @@ class Service:
             self.hooks.append(self.telemetry)
         self._store_url = _shareable(settings.store_url)
         self._logins = open_logins(self._store_url, settings.credentials)
-        self.store = timed(self.another_store(), self.metrics)
+        if self._logins is not None:
+            self._closing.append(partial(asyncio.to_thread, self._logins.close))
+        self.store = visible(timed(self.another_store(), self.metrics))
         self._client = AsyncClient(store=self.store, timeout=settings.store_timeout, hooks=self.hooks)
         self.once, self.clearing = restricted(self._client, general), restricted(self._client, clearing)
         self.own = restricted(self._client, only(SERVICE))
@@ -172,7 +192,8 @@ class Service:
             self._closing.append(app.stop)
         for name, app in self.apps.items():
             for job in (*app.jobs(), *app.upkeep()):
-                self.run(_repeat(self.metrics, name, job))
+                coroutine_function(f"the job {job.name!r} of {name}", job.work)
+                self.run(self._repeat(name, job))
             self.workers.start(name, app.workers())
         self._closing += [self.schedules.finish, self.workers.finish]
 
@@ -192,8 +213,26 @@ class Service:
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(_log_failure)
 
+    async def _repeat(self, app: str, job: Job) -> None:
+        """Runs the job at its interval until cancelled. A failure is logged, counted and reported, and the job runs
+        again."""
+        await asyncio.sleep(job.every * random.random())
+        while True:
+            try:
+                await job.work()
+                self.failing.pop((app, job.name), None)
+            except Exception as error:  # a job goes on, whatever happens
+                self.metrics.count(FAILURES, app, job.name)
+                expected = isinstance(error, SolelyError)  # such as an unavailable store: the message is enough
+                log.warning("job_failed", app=app, job=job.name, error=str(error), exc_info=not expected)
+                self.failing[app, job.name] = str(error) if expected else IN_THE_LOG
+            await asyncio.sleep(job.every * random.uniform(1 - JITTER, 1 + JITTER))
+
     async def perform(self, *ops: Op) -> list[Reply]:
-        """The store's replies; raises the first error among them."""
+        """The store's replies; raises the first error among them, and NameReserved for what the current caller must
+        not see."""
+        for op in ops:
+            check_read(op)
         replies = await self.store.perform(ops)
         for reply in replies:
             if isinstance(reply, StoreError):
@@ -205,6 +244,13 @@ class Service:
         hook = combine(self.hooks)
         if hook is not None:
             hook(event)
+
+    def hidden_from(self, principal: Principal) -> Hides | None:
+        """What the applications hide from this caller; None if nothing. The same for each of its requests."""
+        if principal not in self._hidden:
+            apps = {name: hides for name, app in self.apps.items() if (hides := app.hidden_from(principal))}
+            self._hidden[principal] = partial(_hides, apps) if apps else None
+        return self._hidden[principal]
 
     def letters(self, group: str) -> AsyncDeadLetters:
         """The dead letters of the group, to be replayed here; those of an application through its own client."""
@@ -258,21 +304,14 @@ def _log_failure(task: asyncio.Task[None]) -> None:
         log.error("task_failed", task=task.get_name(), exc_info=error)
 
 
-async def _repeat(metrics: Metrics, app: str, job: Job) -> None:
-    """Runs the job at its interval until cancelled. A failure is logged and counted, and the job runs again."""
-    await asyncio.sleep(job.every * random.random())
-    while True:
-        try:
-            await job.work()
-        except Exception as error:  # a job goes on, whatever happens
-            metrics.count(FAILURES, app, job.name)
-            expected = isinstance(error, SolelyError)  # such as an unavailable store: the message is enough
-            log.warning("job_failed", app=app, job=job.name, error=str(error), exc_info=not expected)
-        await asyncio.sleep(job.every * random.uniform(1 - JITTER, 1 + JITTER))
-
-
 def _within(name: str, wanted: float, most: float) -> float:
     if wanted > most:
         bound = f"the {duration_text(most)} that this service allows (max_{name})"
         raise InvalidInput(f"{name}={number_text(wanted)} is over {bound}")
     return wanted
+
+
+def _hides(apps: Mapping[str, Hides], name: str) -> bool:
+    """True if the application that owns the name hides it."""
+    hides = apps.get(owner_of_name(name))
+    return hides is not None and hides(name)

@@ -33,21 +33,22 @@ class Sessions:
         """The cookie of a new session."""
         facts = f"{principal.name}\n{principal.digest.hex()}\n{int(time.time() + SESSION)}\n{secrets.token_hex(8)}"
         text = base64.urlsafe_b64encode(facts.encode()).decode()
-        return f"{text}.{self._sign('session', text)}"
+        return f"{text}.{self.sign('session', text)}"
 
     def whose(self, cookie: str) -> Principal | None:
         """Whose session it is; None if the cookie is forged or expired, or its token is no longer valid."""
         text, _, signature = cookie.partition(".")
-        if not same(signature, self._sign("session", text)):
+        if not same(signature, self.sign("session", text)):
             return None
         name, digest, ends, _ = base64.urlsafe_b64decode(text).decode().split("\n")
         return self._tokens.still(name, bytes.fromhex(digest)) if time.time() < int(ends) else None
 
     def csrf(self, cookie: str) -> str:
         """The token that every write of this session must send, and no other site can know."""
-        return self._sign("csrf", cookie)
+        return self.sign("csrf", cookie)
 
-    def _sign(self, use: str, text: str) -> str:
+    def sign(self, use: str, text: str) -> str:
+        """The signature of the text, which is valid for this use alone."""
         return hmac.digest(self._secret, f"{use}\n{text}".encode("utf-8", "surrogatepass"), "sha256").hex()
 
 

@@ -6,6 +6,7 @@ of its own section.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -17,10 +18,20 @@ from ..apps import APPS, find
 from ..client import default_url
 from ..data.place import MEMORY, beside
 from ..errors import InvalidInput
+from ..folder import read_text
 from ..stores import capabilities
 from ..urls import split_url
 from .security import Tokens, is_loopback
-from .settings_parsing import ENVIRONMENT, by_section, checked, masked, read_environment, read_file
+from .settings_parsing import (
+    ENVIRONMENT,
+    PLACEHOLDER,
+    by_section,
+    checked,
+    masked,
+    read_environment,
+    read_file,
+    texts_of,
+)
 
 _SECRETS = ("tokens", "session_secret")
 _URLS = ("url", "data_url")
@@ -127,11 +138,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if not self.tokens_file:
             return list(self.tokens)
         try:
-            text = Path(self.tokens_file).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"tokens_file {self.tokens_file!r} cannot be read: {error}") from None
+            text = read_text(self.tokens_file)
+        except (OSError, ValueError) as error:
+            remedy = _remedy(self.tokens_file) if isinstance(error, PermissionError) else ""
+            raise InvalidInput(f"tokens_file {self.tokens_file!r} cannot be read: {error}{remedy}") from None
         lines = (line.strip() for line in text.splitlines())
         return [*self.tokens, *(line for line in lines if line and not line.startswith("#"))]
+
+
+def _remedy(file: str) -> str:
+    """Why this user may not read the file, and what to do; "" if that is unknown."""
+    try:
+        found = os.stat(file)
+    except OSError:  # a folder above it is closed
+        return f"; let uid {os.geteuid()} enter its folders"
+    return (
+        f"; it belongs to uid {found.st_uid} with mode {found.st_mode & 0o777:o}, and the service runs as uid "
+        f"{os.geteuid()}: make it readable for that user, such as by `solely token … --mode 644` (it has only the "
+        "SHA-256 of tokens)"
+    )
 
 
 class Loaded(NamedTuple):
@@ -212,6 +237,7 @@ def _errors(settings: Settings) -> Iterator[str]:
             f"authenticated; give less than max_connections={settings.max_connections}"
         )
     yield from _errors_of_apps(settings)
+    yield from _placeholders(settings)
     if settings.session_secret and len(settings.session_secret) < 32:
         yield "session_secret must have 32 characters or more"
 
@@ -224,6 +250,16 @@ def _errors_of_apps(settings: Settings) -> Iterator[str]:
             settings.section(app)
         except InvalidInput as error:
             yield f"apps: {error}, or {NO_APPS} alone" if app not in APPS else str(error)
+
+
+def _placeholders(settings: Settings) -> Iterator[str]:
+    """The secrets that still have a value of our examples, which everybody knows."""
+    secrets = {name: getattr(settings, name) for name in _SECRETS + _URLS}
+    for app, section in settings.sections.items():
+        secrets |= {f"{app}.{name}": getattr(section, name) for name in find(app).secrets}
+    for name, secret in secrets.items():
+        if any(PLACEHOLDER in text.lower() for text in texts_of(secret)):
+            yield f"{name} still has {PLACEHOLDER!r} of the example in it, which everybody knows; give your own"
 
 
 # -- showing

@@ -4,7 +4,6 @@ and never repeat a secret. The sections of applications are written `name.field`
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
@@ -16,6 +15,7 @@ from msgspec import inspect
 
 from ..apps import APPS
 from ..errors import InvalidInput
+from ..folder import read_toml
 from ..rules import duration
 
 PREFIX = "SOLELY_"
@@ -23,6 +23,11 @@ ENVIRONMENT = "environment"
 # Variables that are not settings: the path of the file, what `solely run` exports, what commands and tests read.
 NOT_OURS = ("SOLELY_CONFIG", "SOLELY_FENCE", "SOLELY_TOKEN", "SOLELY_KEY", "SOLELY_OUTPUT")
 NOT_OURS_PREFIXES = ("SOLELY_TEST_", "SOLELY_RUN_", "_SOLELY_")
+# What a kubelet or a container engine adds for a Service or link whose name begins with `solely`: SOLELY_SERVICE_HOST,
+# SOLELY_SERVICE_PORT_HTTP, SOLELY_PORT_80_TCP_ADDR, …; and SOLELY_PORT=tcp://10.0.0.1:80, though that names a setting.
+_INJECTED = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+_INJECTED_PORT = re.compile(r"\w+_PORT=(tcp|udp|sctp)://\S*")
+PLACEHOLDER = "replace-me"  # in the values of deploy/ that everybody must replace: they are public
 
 _LISTS = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType)
 _TABLES = (inspect.StructType, inspect.DictType)
@@ -39,7 +44,7 @@ def read_file(file: str | Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        return tomllib.loads(Path(file).read_text())
+        return read_toml(file)
     except (OSError, ValueError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
         raise InvalidInput(f"settings file {str(file)!r} cannot be read: {error}") from None
 
@@ -47,10 +52,17 @@ def read_file(file: str | Path | None) -> dict[str, Any]:
 def read_environment(environ: Mapping[str, str], own: Collection[str]) -> Iterator[tuple[str, str]]:
     """Keys and values from the environment: SOLELY_ALERTS_KEEP is `alerts.keep`, unless the service has that field."""
     for name, value in environ.items():
-        if name.startswith(PREFIX) and name not in NOT_OURS and not name.startswith(NOT_OURS_PREFIXES):
+        if name.startswith(PREFIX) and not _is_foreign(name, value):
             key = name.removeprefix(PREFIX).lower()
             app = next((app for app in APPS if key.startswith(f"{app}_")), "")
             yield f"{app}.{key[len(app) + 1 :]}" if app and key not in own else key, value
+
+
+def _is_foreign(name: str, value: str) -> bool:
+    """True if the variable has our prefix, but is no setting."""
+    if name in NOT_OURS or name.startswith(NOT_OURS_PREFIXES):
+        return True
+    return bool(_INJECTED.fullmatch(name) or _INJECTED_PORT.fullmatch(f"{name}={value}"))
 
 
 def by_section(source: str, part: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -199,9 +211,16 @@ def _struct(kind: inspect.StructType, value: Mapping[Any, Any]) -> dict[Any, Any
 
 
 def masked(message: str, secret: Any) -> str:
-    """The message with every occurrence of the secret, of its parts, and of quotes from it masked."""
+    """The message with every occurrence of the secret, of its parts, and of quotes from it masked. Quoted names of what
+    is declared there are kept: they say where the error is, and may occur in a URL that is hidden."""
     bare = set(texts_of(secret))
     texts = sorted(bare | {repr(text)[1:-1] for text in bare}, key=len, reverse=True)
+    names = sorted(map(re.escape, set(names_of(secret))))
+    parts = re.split(rf"('(?:{'|'.join(names)})')", message) if names else [message]
+    return "".join(part if number % 2 else _masked(part, texts) for number, part in enumerate(parts))
+
+
+def _masked(message: str, texts: list[str]) -> str:
     for text in texts:
         if len(text) >= WHOLE:
             message = message.replace(text, MASK)
@@ -210,9 +229,11 @@ def masked(message: str, secret: Any) -> str:
 
 
 def texts_of(secret: Any) -> Iterator[str]:
-    """All texts in the value, at any depth; also those in JSON, which environment variables use for lists and
-    tables."""
-    plain = msgspec.to_builtins(secret)
+    """All texts in the value, at any depth, but for the names of things; also those in JSON, which environment
+    variables use for lists and tables."""
+    if isinstance(secret, msgspec.Struct):
+        secret = [value for field, value in msgspec.structs.asdict(secret).items() if field != "name"]
+    plain = secret if isinstance(secret, list | tuple) else msgspec.to_builtins(secret)
     if isinstance(plain, Mapping):
         plain = list(plain.values())
     if isinstance(plain, list | tuple):
@@ -223,6 +244,21 @@ def texts_of(secret: Any) -> Iterator[str]:
         with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             if not isinstance(inner := msgspec.json.decode(plain), str):
                 yield from texts_of(inner)
+
+
+def names_of(secret: Any) -> Iterator[str]:
+    """The names in the value, at any depth: the keys of tables, and the `name` of each thing that has one."""
+    if isinstance(secret, msgspec.Struct):
+        fields = msgspec.structs.asdict(secret)
+        if isinstance(name := fields.pop("name", None), str):
+            yield name
+        secret = list(fields.values())
+    elif isinstance(secret, Mapping):
+        yield from map(str, secret)
+        secret = list(secret.values())
+    if isinstance(secret, list | tuple):
+        for each in secret:
+            yield from names_of(each)
 
 
 def _unquoted(quote: re.Match[str], texts: list[str]) -> str:

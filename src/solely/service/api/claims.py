@@ -16,7 +16,7 @@ from ...errors import NotKept, WorkFailed
 from ...leases.token import read_token
 from ...model import State
 from ...rules import DAY
-from ..problems import LOST, MISMATCH, RUNNING, TOO_MANY, UNREADABLE
+from ..problems import BUSY, LOST, MISMATCH, RUNNING, TOO_MANY, UNREADABLE
 from ..routes import (
     ADMIN,
     KIB,
@@ -96,6 +96,12 @@ class RenewClaim(Body):
     ttl: Ttl | None = None
 
 
+class ResumeClaim(Body):
+    """The token that the winner handed over. It is void from then on."""
+
+    token: Token
+
+
 class ReleaseClaim(Body):
     """Releases the claim without a result: the next caller runs the work."""
 
@@ -141,8 +147,8 @@ class RenewedClaim(Answer):
 
 
 class ReleasedClaim(Answer):
-    """released; expired or cleared if it had ended before; lost if the store no longer had it (it was flushed, or
-    restarted without its data); unknown if it ended too long ago."""
+    """released; expired or cleared if it had ended before; resumed if another holder took it over; lost if the store
+    no longer had it (it was flushed, or restarted without its data); unknown if it ended too long ago."""
 
     outcome: str
 
@@ -195,6 +201,19 @@ async def claim_key(call: Call[ClaimBody, None]) -> ClaimAnswer:
     return answer
 
 
+async def resume(call: Call[ResumeClaim, None]) -> ClaimAnswer:
+    """Takes over the claim of a token, under a new fence and token; a second resume of it is refused."""
+    service, token, who = call.service, call.body.token, call.principal.name
+    ttl = service.ttl(read_token(token).ttl)
+    with service.holds.requesting(who, service.holds.wanted_to_resume(who, token)):
+        claim = await service.once.resume_claim(token, renew=False)
+    left, mine = claim.remaining(), claim.hand_over()
+    service.holds.pass_on(token, who, mine, ttl)
+    return ClaimAnswer(
+        key=claim.key, won=True, fence=claim.fence, attempt=claim.attempt, waited=0.0, token=mine, left=left
+    )
+
+
 def _result_of(claim: AsyncClaim) -> Result:
     """The winner's result; raises TimedOut if there is none yet."""
     try:
@@ -215,12 +234,12 @@ async def publish(call: Call[PublishClaim, None]) -> PublishedClaim:
     wait = call.service.wait(wanted.wait)
     if isinstance(result, FailureResult):
         policy = Policy(default=Replay(wanted.keep))
-        failing = await once.resume_claim(wanted.token, policy=policy).fail(_error(result))
+        failing = await once.claim_of(wanted.token, policy=policy).fail(_error(result))
         call.service.holds.remove(call.principal.name, wanted.token)
         published = failing is Failing.REPLAYED
         kept = result if published else None
         return PublishedClaim(published=published, superseded=not published, pending=False, result=kept)
-    mine = once.resume_claim(wanted.token, keep=wanted.keep, wait=wait)
+    mine = once.claim_of(wanted.token, keep=wanted.keep, wait=wait)
     publishing = mine.publish_tombstone(result.why) if isinstance(result, Tombstone) else mine.publish(result.value)
     done = await (call.waiting(publishing) if wait else publishing)
     call.service.holds.remove(call.principal.name, wanted.token)
@@ -288,6 +307,16 @@ ROUTES = [
         refusals=(MISMATCH, RUNNING),
         cap=CAP,
         again="Safe: the same response as the first time. Another result is superseded by the first.",
+    ),
+    Route(
+        "POST",
+        "/v1/claims/resume",
+        WRITE,
+        resume,
+        refusals=(BUSY, TOO_MANY),
+        cap=CAP,
+        grants=True,
+        again="Refused: a token is resumed once. If the first response was lost, the claim ends after its ttl.",
     ),
     Route("POST", "/v1/claims/renew", WRITE, renew, refusals=(LOST,), again="Safe: extends again, never shortens."),
     Route(

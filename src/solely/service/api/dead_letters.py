@@ -12,6 +12,7 @@ from ...dead_letters.hand_over import MAX_TOKEN, LetterInHand
 from ...dead_letters.handle import AsyncDeadLetters
 from ...model import item_key
 from ...stores import AsyncStore
+from ..parts import ListPart, Read, in_parts
 from ..problems import UNKNOWN, Problem
 from ..routes import KIB, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Reason, Route, timestamp
 
@@ -205,9 +206,19 @@ async def push(call: Call[PushLetter, None]) -> FullLetter:
 async def list_letters(call: Call[None, LettersQuery]) -> LettersPage:
     """Lists the dead letters of a group in the order of their ids."""
     query = call.query
-    found = await _box(call, query.group).list(after=query.after, limit=query.limit)
-    following = found[-1].id if len(found) == query.limit else None
-    return LettersPage(letters=[letter_row(letter) for letter in found], next=following)
+    read = rows_of(_box(call, query.group))
+    page = await in_parts(read, query.after, query.limit, call.service.settings.store_timeout / 2)
+    return LettersPage(letters=page.rows, next=page.last or None)
+
+
+def rows_of(box: AsyncDeadLetters) -> Read[LetterRow]:
+    """Reads rows of the letters."""
+
+    async def read(after: str, limit: int) -> ListPart[LetterRow]:
+        found = await box.list(after=after, limit=limit)
+        return ListPart([letter_row(letter) for letter in found], found[-1].id if len(found) == limit else "")
+
+    return read
 
 
 async def inspect(call: Call[None, LetterQuery]) -> FullLetter:

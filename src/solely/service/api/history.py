@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from ...data import Position
-from ..history.journal import HistoryEvent
+from ..history.records import HistoryEvent
 from ..history.timeline import TimelineEntry, timeline
 from ..problems import DATA_AWAY
 from ..routes import READ, Answer, Body, Call, Prefix, Route

@@ -61,6 +61,12 @@ class RenewBody(Body):
     ttl: Ttl | None = None
 
 
+class ResumeBody(Body):
+    """The token that its holder handed over. It is void from then on."""
+
+    token: Token
+
+
 class ReleaseBody(Body):
     """Give `token` or `tokens`."""
 
@@ -97,8 +103,8 @@ class RenewedLocks(Answer):
 
 
 class ReleasedLock(Answer):
-    """released; expired or cleared if it had ended before; lost if the store no longer had it (it was flushed, or
-    restarted without its data); unknown if it ended too long ago."""
+    """released; expired or cleared if it had ended before; resumed if another holder took it over; lost if the store
+    no longer had it (it was flushed, or restarted without its data); unknown if it ended too long ago."""
 
     outcome: str
 
@@ -166,10 +172,23 @@ def _stored(keys: list[str]) -> list[str]:
 
 
 def _held(call: Call[AcquireBody, None], lease: AsyncLease, ttl: float) -> HeldLock:
-    left = lease.remaining()
-    token = lease.hand_over()
-    call.service.holds.add(call.principal.name, token, ttl)
-    return HeldLock(key=lease.key, fence=lease.fence, left=left, token=token)
+    held = _handed_over(lease)
+    call.service.holds.add(call.principal.name, held.token, ttl)
+    return held
+
+
+def _handed_over(lease: AsyncLease) -> HeldLock:
+    return HeldLock(key=lease.key, left=lease.remaining(), fence=lease.fence, token=lease.hand_over())
+
+
+async def resume(call: Call[ResumeBody, None]) -> HeldLock:
+    """Takes over the lease of a token, under a new fence and token; a second resume of it is refused."""
+    service, token, who = call.service, call.body.token, call.principal.name
+    ttl = service.ttl(read_token(token).ttl)
+    with service.holds.requesting(who, service.holds.wanted_to_resume(who, token)):
+        held = _handed_over(await service.once.resume(token, renew=False, on_lost="flag"))
+    service.holds.pass_on(token, who, held.token, ttl)
+    return held
 
 
 async def renew(call: Call[RenewBody, None]) -> RenewedLock | RenewedLocks:
@@ -229,6 +248,16 @@ ROUTES = [
         grants=True,
         again="Requests another lease: if the first was granted, the repeat is refused until that lease ends. Where a "
         "response can be lost, use this service as a store (POST /v1/ops): its ops can be repeated.",
+    ),
+    Route(
+        "POST",
+        "/v1/locks/resume",
+        WRITE,
+        resume,
+        cap=CAP,
+        refusals=(BUSY, TOO_MANY),
+        grants=True,
+        again="Refused: a token is resumed once. If the first response was lost, the lease ends after its ttl.",
     ),
     Route(
         "POST", "/v1/locks/renew", WRITE, renew, cap=CAP, refusals=(LOST,), again="Safe: extends again, never shortens."

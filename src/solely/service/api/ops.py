@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -15,12 +16,40 @@ from ...errors import InvalidInput, StoreError
 from ...kinds import OF_THE_SERVICE, check_ops, kind_of
 from ...model import HELD, RELEASED, Entry, LeasedItem, Released, item_key
 from ...names import owner_of_op
-from ...ops import READS, Ack, Acquire, Clear, Finish, Hit, Op, Push, QueueOp, Read, Release, Renew, Reply, Return, Take
+from ...ops import (
+    READS,
+    Ack,
+    Acquire,
+    Clear,
+    Finish,
+    Hit,
+    Op,
+    Push,
+    QueueOp,
+    Read,
+    Release,
+    Renew,
+    Reply,
+    Resume,
+    Return,
+    Take,
+)
 from ...owner import fresh_owner
 from ...rules import duration_text, number_text
 from ...stores import AsyncStore
-from ...stores.http.codec import GRANTING, MAX_STORED_KEY, Batch, Replies, WireEntries, op_of, reply_of, wire_entry
+from ...stores.http.codec import (
+    GRANTING,
+    MAX_STORED_KEY,
+    Batch,
+    Replies,
+    WireEntries,
+    WireEntry,
+    op_of,
+    reply_of,
+    wire_entry,
+)
 from ..history.ops import note_op
+from ..parts import ListPart, in_parts
 from ..problems import RESERVED_NAME, SCOPE, STOPPING, TOO_MANY, Problem, problem_of
 from ..reserved_names import clearing
 from ..routes import KIB, READ, WRITE, Body, Call, PageSize, Route
@@ -44,7 +73,7 @@ async def perform(call: Call[Batch, None]) -> Replies:
     check_ops(ops)
     if call.service.stopping.is_set() and any(isinstance(op, GRANTING) for op in ops):
         raise Problem(STOPPING)
-    wanted = sum(isinstance(op, Acquire | Take) for op in ops)
+    wanted = sum(_leases_wanted(call, op) for op in ops)
     with call.service.holds.requesting(call.principal.name, wanted) if wanted else nullcontext():
         acts = [op for op in ops if isinstance(op, Clear) and _needed(op) is Scope.ADMIN]
         replies = await (_audited(call, ops, acts) if acts else call.service.store.perform(ops)) if ops else []
@@ -98,13 +127,20 @@ def _durations(op: Op) -> list[tuple[str, float]]:
     """The fields of the op that say how long others are excluded, by a lease or by a key that stays closed. Marks and
     results may last longer."""
     found: list[tuple[str, float]] = []
-    if isinstance(op, Acquire | Renew | Take):
+    if isinstance(op, Acquire | Renew | Resume | Take):
         found.append(("ttl", op.ttl))
     if isinstance(op, Acquire | Release | Push | Return):
         found.append(("delay", op.delay))
     if isinstance(op, Finish) and kind_of(op.key) not in REMEMBERED:
         found.append(("keep", op.keep))
     return found
+
+
+def _leases_wanted(call: Call[Batch, None], op: Op) -> int:
+    """How many leases more the caller has if this op is granted."""
+    if isinstance(op, Resume):
+        return call.service.holds.wanted_to_resume(call.principal.name, f"{op.owner} {op.key}")
+    return int(isinstance(op, Acquire | Take))
 
 
 def _count(call: Call[Batch, None], op: Op, reply: Reply | StoreError) -> None:
@@ -119,6 +155,9 @@ def _count(call: Call[Batch, None], op: Op, reply: Reply | StoreError) -> None:
     elif isinstance(op, Acquire | Renew):
         if isinstance(reply, Entry) and reply.owner == op.owner and reply.state is HELD:
             holds.add(who, f"{op.owner} {op.key}", reply.left, op.delay if isinstance(op, Acquire) else 0.0)
+    elif isinstance(op, Resume):
+        if isinstance(reply, Entry) and reply.owner == op.successor:
+            holds.pass_on(f"{op.owner} {op.key}", who, f"{op.successor} {op.key}", reply.left)
     elif isinstance(op, Release):
         if isinstance(reply, Released) and reply not in _CLOSED_BEFORE:
             holds.close(who, f"{op.owner} {op.key}", op.delay if reply is RELEASED else 0.0)
@@ -187,17 +226,39 @@ class EntriesQuery(Body):
     values: bool = False
 
 
-MOST_VALUES = 100  # entries with values per page: 25 MiB at the worst
+MOST_VALUES = 100  # entries with values per page
+MOST_BYTES = 4 << 20  # of values, after which a page ends: a caller reads that in a moment
 
 
 async def entries(call: Call[None, EntriesQuery]) -> WireEntries:
-    """Lists entries of any kind in the order of their stored keys."""
-    query = call.query
-    limit = min(query.limit, MOST_VALUES) if query.values else query.limit
-    found = await call.service.store.scan(query.prefix, query.after, limit)
-    if not query.values:
-        found = [entry._replace(value=None) for entry in found]
-    return WireEntries([wire_entry(entry) for entry in found], found[-1].key if len(found) == limit else None)
+    """Lists entries of any kind in the order of their stored keys; fewer than asked for if they are large."""
+    query, service = call.query, call.service
+    read = partial(_without_values, service.store, query.prefix)
+    if query.values:
+        page = await _with_values(service.store, query.prefix, query.after, min(query.limit, MOST_VALUES))
+    elif "/" in query.prefix:
+        page = await in_parts(read, query.after, query.limit, service.settings.store_timeout / 2)
+    else:  # of several kinds: some stores look at all keys for that
+        page = await read(query.after, query.limit)
+    return WireEntries(page.rows, page.last or None)
+
+
+async def _without_values(store: AsyncStore, prefix: str, after: str, limit: int) -> ListPart[WireEntry]:
+    found = await store.scan(prefix, after, limit)
+    rows = [wire_entry(entry._replace(value=None)) for entry in found]
+    return ListPart(rows, found[-1].key if len(found) == limit else "")
+
+
+async def _with_values(store: AsyncStore, prefix: str, after: str, limit: int) -> ListPart[WireEntry]:
+    found = await store.scan(prefix, after, limit)
+    shown, size = list[WireEntry](), 0
+    for entry in found:
+        size += len(entry.value or b"")
+        if shown and size > MOST_BYTES:
+            break
+        shown.append(wire_entry(entry))
+    more = len(found) == limit or len(shown) < len(found)
+    return ListPart(shown, shown[-1].key if more else "")
 
 
 ROUTES = [

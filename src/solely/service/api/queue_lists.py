@@ -13,11 +13,12 @@ from ...model import State, item_key
 from ...queues.flow import ItemInfo, queue_of
 from ...queues.handle import AsyncQueue
 from ...stores import AsyncStore
+from ..parts import ListPart, Read, in_parts
 from ..problems import UNKNOWN, Problem
 from ..routes import READ, Answer, Body, Call, Key, PageSize, Prefix, Route
 from .queues import payload_of
 
-COUNTED = 200  # items of a queue that are read to count its states: 50 MiB at the worst
+COUNTED = 200  # items of a queue that are read to count its states
 _LAST = "\U0010ffff"  # sorts behind every id
 QueuesPerPage = Annotated[int, msgspec.Meta(ge=1, le=100, description="the most queues of one page")]
 
@@ -72,7 +73,7 @@ class FullItem(ItemRow):
 
 
 class ItemsPage(Answer):
-    """In the order of ids. If `next` is not null there may be more, after it."""
+    """In the order of ids, fewer than asked for if they are large. If `next` is not null, more may come after it."""
 
     items: list[ItemRow]
     next: str | None
@@ -128,10 +129,20 @@ def item_row(item: ItemInfo) -> ItemRow:
 
 async def list_items(call: Call[None, ItemsQuery]) -> ItemsPage:
     """Lists the items of a queue in the order of their ids."""
-    query = call.query
-    found = await call.service.once.queue(query.queue).list(after=query.after, limit=query.limit)
-    following = found[-1].id if len(found) == query.limit else None
-    return ItemsPage(items=[item_row(item) for item in found], next=following)
+    query, service = call.query, call.service
+    read = rows_of(service.once.queue(query.queue))
+    page = await in_parts(read, query.after, query.limit, service.settings.store_timeout / 2)
+    return ItemsPage(items=page.rows, next=page.last or None)
+
+
+def rows_of(queue: AsyncQueue) -> Read[ItemRow]:
+    """Reads rows of the queue's items."""
+
+    async def read(after: str, limit: int) -> ListPart[ItemRow]:
+        found = await queue.list(after=after, limit=limit)
+        return ListPart([item_row(item) for item in found], found[-1].id if len(found) == limit else "")
+
+    return read
 
 
 async def read_item(call: Call[None, ItemQuery]) -> FullItem:
@@ -168,7 +179,7 @@ async def queue_names(store: AsyncStore, prefix: str, after: str, limit: int) ->
 
 async def summary(queue: AsyncQueue) -> QueueRow | None:
     """The states of the queue's items; None if it has none any more."""
-    found = await queue.list(limit=COUNTED)
+    found = (await in_parts(rows_of(queue), "", COUNTED)).rows
     if not found:
         return None
     states, more = Counter(item.state for item in found), len(found) == COUNTED
@@ -179,7 +190,7 @@ async def summary(queue: AsyncQueue) -> QueueRow | None:
         delayed=states[State.CLOSED],
         taken=states[State.HELD],
         more=more,
-        oldest=min(map(pushed_at, found)),
+        oldest=min(item.pushed_at for item in found),
     )
 
 

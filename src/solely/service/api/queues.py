@@ -13,11 +13,11 @@ from ...errors import InvalidInput
 from ...events import Cleared
 from ...leases.token import read_token
 from ...model import item_key
-from ...queues.flow import TakenItem, queue_of
+from ...queues.flow import queue_of
 from ...queues.handle import AsyncQueue
 from ...queues.item import AsyncItem
-from ...rules import MAX_TTL, checked_name, local_clock
-from ..problems import LOST, TOO_MANY
+from ...rules import MAX_TTL
+from ..problems import BUSY, LOST, TOO_MANY
 from ..routes import ADMIN, KIB, WRITE, Answer, Body, Call, Key, Reason, Route, Token, Ttl, Wait
 from .entries import Fence
 
@@ -55,6 +55,13 @@ class RenewItem(Body):
     queue: Key
     token: Token
     ttl: Ttl | None = None
+
+
+class ResumeItem(Body):
+    """The token that the taker handed over. It is void from then on."""
+
+    queue: Key
+    token: Token
 
 
 class AckItem(Body):
@@ -118,7 +125,8 @@ class RenewedItem(Answer):
 
 
 class AckedItem(Answer):
-    """False if another caller has taken the item since, or the store lost it: then the work may be done again."""
+    """False if another caller has taken or resumed the item since, or the store lost it: then the work may be done
+    again."""
 
     acked: bool
 
@@ -137,18 +145,6 @@ class RemovedItem(Answer):
 
 def _queue(call: Call[Any, Any], name: str) -> AsyncQueue:
     return call.service.once.queue(name)
-
-
-def _item(call: Call[Any, Any], queue: str, token: str) -> AsyncItem:
-    """The item of this token, without a request: whether it is still the caller's is decided by what is done with it.
-    Raises InvalidInput if the token is not that of an item."""
-    given = read_token(token)
-    kind, _, id = given.key.partition("/")
-    if kind != "item":
-        raise InvalidInput("this is the token of a lease, not of an item; give what take returned")
-    ends = local_clock() + given.ttl
-    taken = TakenItem(id, None, 0, given.fence, given.owner, ends, False, b"", call.service.ttl(given.ttl))
-    return AsyncItem(checked_name("queue", queue), taken, call.service.once._run)
 
 
 def _note(call: Call[Any, Any], queue: str, id: str, event: str, fence: int = 0, **facts: Any) -> None:
@@ -182,19 +178,33 @@ async def take(call: Call[TakeItem, None]) -> TakenQueueItems:
     item = await (call.waiting(taking, _untake) if wait else taking)
     if item is None:
         return TakenQueueItems(item=None)
-    left, token = item.remaining(), item.hand_over()
     _note(call, wanted.queue, item.id, "taken", item.fence, left=ttl, attempts=item.attempts)
-    service.holds.add(call.principal.name, token, ttl)
-    return TakenQueueItems(
-        item=TakenQueueItem(
-            id=item.id,
-            attempts=item.attempts,
-            fence=item.fence,
-            left=left,
-            token=token,
-            **payload_of(item.payload),
-        )
+    taken = _handed_over(item)
+    service.holds.add(call.principal.name, taken.token, ttl)
+    return TakenQueueItems(item=taken)
+
+
+def _handed_over(item: AsyncItem) -> TakenQueueItem:
+    return TakenQueueItem(
+        id=item.id,
+        attempts=item.attempts,
+        fence=item.fence,
+        left=item.remaining(),
+        token=item.hand_over(),
+        **payload_of(item.payload),
     )
+
+
+async def resume(call: Call[ResumeItem, None]) -> TakenQueueItem:
+    """Takes over the item of a token, under a new token; a second resume of it is refused."""
+    wanted, service, who = call.body, call.service, call.principal.name
+    ttl = service.ttl(read_token(wanted.token).ttl)
+    with service.holds.requesting(who, service.holds.wanted_to_resume(who, wanted.token)):
+        item = await _queue(call, wanted.queue).resume(wanted.token)
+    _note(call, wanted.queue, item.id, "resumed", item.fence, left=ttl, attempts=item.attempts)
+    taken = _handed_over(item)
+    service.holds.pass_on(wanted.token, who, taken.token, ttl)
+    return taken
 
 
 async def _untake(item: AsyncItem | None) -> None:
@@ -206,8 +216,8 @@ async def _untake(item: AsyncItem | None) -> None:
 async def renew(call: Call[RenewItem, None]) -> RenewedItem:
     """Extends the lease of a taken item."""
     wanted, service = call.body, call.service
-    item = _item(call, wanted.queue, wanted.token)
-    await item.renew(None if wanted.ttl is None else service.ttl(wanted.ttl))
+    item = _queue(call, wanted.queue).item_of(wanted.token)
+    await item.renew(service.ttl(read_token(wanted.token).ttl if wanted.ttl is None else wanted.ttl))
     left = item.remaining()
     _note(call, wanted.queue, item.id, "renewed", item.fence, left=left)
     service.holds.add(call.principal.name, wanted.token, left)
@@ -216,7 +226,7 @@ async def renew(call: Call[RenewItem, None]) -> RenewedItem:
 
 async def ack(call: Call[AckItem, None]) -> AckedItem:
     """Removes a taken item, since its work is done."""
-    item = _item(call, call.body.queue, call.body.token)
+    item = _queue(call, call.body.queue).item_of(call.body.token)
     acked = await item.ack()
     _note(call, call.body.queue, item.id, "acked" if acked else "expired", item.fence)
     call.service.holds.remove(call.principal.name, call.body.token)
@@ -226,7 +236,7 @@ async def ack(call: Call[AckItem, None]) -> AckedItem:
 async def give_back(call: Call[GiveBackItem, None]) -> GivenBackItem:
     """Returns a taken item to its queue."""
     wanted = call.body
-    item = _item(call, wanted.queue, wanted.token)
+    item = _queue(call, wanted.queue).item_of(wanted.token)
     back = await item.give_back(delay=call.service.ttl(wanted.delay), uncounted=wanted.uncounted)
     if back:
         _note(call, wanted.queue, item.id, "given_back", item.fence, delay=wanted.delay)
@@ -265,6 +275,16 @@ ROUTES = [
         refusals=(TOO_MANY,),
         grants=True,
         again="Takes another item: if the first response was lost, its item is available again after its ttl.",
+    ),
+    Route(
+        "POST",
+        "/v1/queues/resume",
+        WRITE,
+        resume,
+        refusals=(BUSY, TOO_MANY),
+        grants=True,
+        again="Refused: a token is resumed once. If the first response was lost, its item is available again after its "
+        "ttl.",
     ),
     Route("POST", "/v1/queues/renew", WRITE, renew, refusals=(LOST,), again="Safe: extends again, never shortens."),
     Route("POST", "/v1/queues/ack", WRITE, ack, again="Safe: the same response as the first time, for a minute."),

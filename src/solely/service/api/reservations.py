@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from ...ops import MAX_LIMIT
-from ...reservations.handle import ReservationInfo
+from ...reservations.handle import AsyncReservation, ReservationInfo
 from ...reservations.ids import MAX_ID, ticket_of
 from ...rules import DEFAULT_HOLD, MAX_TTL
 from ..problems import OVERTAKEN, TOO_MANY, UNKNOWN
@@ -76,6 +76,12 @@ class RenewedReservation(Answer):
     """The seconds that the hold now has, counted from before the request was sent."""
 
     left: float
+
+
+class ResumeReservation(Body):
+    """The id that its holder handed over. It is void from then on."""
+
+    id: Id
 
 
 class RecordBody(Body):
@@ -154,21 +160,34 @@ async def reserve(call: Call[ReserveBody, None]) -> ReservationAnswer:
         details=wanted.details,
         renew=False,
     )
-    left = reservation.remaining()
-    id = reservation.hand_over()
+    answer = _handed_over(reservation)
     if reservation:
-        service.holds.add(call.principal.name, id, hold)
+        service.holds.add(call.principal.name, answer.id, hold)
+    return answer
+
+
+def _handed_over(reservation: AsyncReservation) -> ReservationAnswer:
     return ReservationAnswer(
         key=reservation.key,
         granted=bool(reservation),
-        id=id,
+        left=reservation.remaining(),
+        id=reservation.hand_over(),
         fence=reservation.fence,
-        left=left,
         reason=reservation.reason,
         retry_after=reservation.retry_after,
         suppressed=reservation.count,
         details=reservation.details,
     )
+
+
+async def resume(call: Call[ResumeReservation, None]) -> ReservationAnswer:
+    """Takes over the reservation of an id, under a new fence and id; a second resume of it is refused."""
+    service, id, who = call.service, call.body.id, call.principal.name
+    hold = service.ttl(ticket_of(id).hold)
+    with service.holds.requesting(who, service.holds.wanted_to_resume(who, id)):
+        answer = _handed_over(await service.once.resume_reservation(id, renew=False))
+    service.holds.pass_on(id, who, answer.id, hold)
+    return answer
 
 
 async def renew(call: Call[RenewReservation, None]) -> RenewedReservation:
@@ -229,6 +248,15 @@ ROUTES = [
         renew,
         refusals=(UNKNOWN, OVERTAKEN),
         again="Safe: extends again, never shortens.",
+    ),
+    Route(
+        "POST",
+        "/v1/reservations/resume",
+        WRITE,
+        resume,
+        refusals=(UNKNOWN, OVERTAKEN, TOO_MANY),
+        grants=True,
+        again="Refused: an id is resumed once. If the first response was lost, the reservation ends after its hold.",
     ),
     Route(
         "POST", "/v1/reservations/record", WRITE, record, refusals=(UNKNOWN, OVERTAKEN), again="Safe: recorded once."

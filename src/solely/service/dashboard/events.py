@@ -15,6 +15,8 @@ from .sentences import EventLine, event_lines
 
 PAGE = Page("Events", "solely:events.html", "/events")
 LINES = 100  # that are shown
+# A set: each of these classes is there twice, since a dataclass with slots replaces one without, which stays.
+NAMES = sorted({word(each) for each in Event.__subclasses__()})
 
 
 class EventsView(View):
@@ -60,7 +62,7 @@ def _page(last: list[EventRecord], query: EventsView) -> EventsPage:
         read=len(last),
         matching=len(found),
         kinds=sorted(kinds),
-        names=sorted(map(word, Event.__subclasses__())),
+        names=NAMES,
     )
 
 

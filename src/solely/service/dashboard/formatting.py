@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from ..responses import to_json
+from ..bodies import to_json
 from .links import key_link
 
 _UNITS = ((2 * 86_400.0, "days", 86_400.0), (2 * 3_600.0, "h", 3_600.0), (120.0, "min", 60.0))

@@ -15,8 +15,9 @@ from ...holder import details_of, facts_of, who_of
 from ...model import Entry, State
 from ...ops import Read
 from ..api.entries import ExplainedSide, explained_side
-from ..history.journal import EventHistory, KeyWaiter
+from ..history.journal import EventHistory
 from ..history.recorder import BUDGET, SAMPLES
+from ..history.records import KeyWaiter
 from ..history.timeline import TimelineEntry, timeline
 from ..problems import UNKNOWN, Problem
 from ..routes import Answer, Call, Route

@@ -8,10 +8,11 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from ..api.dead_letters import LetterRow, group_names, letter_row
+from ..api.dead_letters import LetterRow, group_names, letter_row, rows_of
+from ..parts import ListPart, in_parts
 from ..problems import UNKNOWN, Problem
 from ..routes import Answer, Call, Key, Route
-from .lists import ListPart, ListQuery, Orders, chosen, select
+from .lists import ListQuery, Orders, chosen, select
 from .rendering import READ_PAGE, Page, View, show
 from .reruns import Rerun, Reruns
 
@@ -123,14 +124,14 @@ async def letter_groups(call: Call[Any, Any]) -> list[LetterGroup]:
     """The groups that have letters."""
     found = list[LetterGroup]()
     for name in await group_names(call.service.store, "", MOST_GROUPS):
-        letters = await call.service.once.dead_letters(name).list(limit=COUNTED)
+        letters = (await in_parts(rows_of(call.service.once.dead_letters(name)), "", COUNTED)).rows
         if letters:
             found.append(
                 LetterGroup(
                     group=name,
                     letters=len(letters),
                     more=len(letters) == COUNTED,
-                    oldest=min(letter.first_at for letter in letters).timestamp(),
+                    oldest=min(letter.first_at for letter in letters),
                     replayable=name in call.service.dashboard.replays,
                     link=f"/dead-letters?{urlencode({'group': name})}",
                 )

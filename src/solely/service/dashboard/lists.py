@@ -4,12 +4,14 @@ are more."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from ...names import RESERVED
+from ..parts import ListPart as ListPart
+from ..parts import Read, in_parts
 from ..problems import INVALID, Problem
 from ..routes import PageSize, Prefix
 from .rendering import View
@@ -37,16 +39,6 @@ class ListQuery(View):
     skip: Annotated[int, msgspec.Meta(ge=0, le=MOST_SORTED)] = 0
     after: Annotated[str, msgspec.Meta(max_length=2100)] = ""
     limit: PageSize = ROWS
-
-
-class ListPart(NamedTuple, Generic[R]):
-    """Consecutive rows of a list, and the key after which it goes on; "" at its end."""
-
-    rows: list[R]
-    last: str
-
-
-Read = Callable[[str, int], Awaitable[ListPart[R]]]
 
 
 class Selection(NamedTuple, Generic[R]):
@@ -81,7 +73,7 @@ async def select(
     picked = _Picked(query, internal, matches, name)
     if sort == KEY:
         return await _in_key_order(query, read, picked, name)
-    part = await read("", most)
+    part = await in_parts(read, "", most)
     found = _sorted([row for row in part.rows if picked(row)], orders.get(column, name), sort.startswith("-"))
     shown = found[query.skip : query.skip + query.limit]
     return Selection(shown, None, len(found), bool(part.last), picked.hidden)
@@ -90,7 +82,7 @@ async def select(
 async def _in_key_order(query: ListQuery, read: Read[R], picked: _Picked[R], name: Callable[[R], str]) -> Selection[R]:
     found, last = list[R](), query.after
     for _ in range(SCANS):
-        part = await read(last, query.limit)
+        part = await in_parts(read, last, query.limit)
         last = part.last
         found += [row for row in part.rows if picked(row)]
         if not last or len(found) >= query.limit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
@@ -22,9 +22,9 @@ from ..responses import encodable, logged_problem
 from ..routes import PUBLIC, Bearer, Body, Call, Route
 from ..security import LOCAL, Scope
 from ..settings import without_password
-from ..streams import EventStream, message
 from .addresses import Address, Trail
 from .formatting import FILTERS
+from .live import LiveView, Update
 from .sentences import event_lines
 from .state import SHORTEST
 
@@ -41,6 +41,7 @@ POLICY = (
 )
 NAVIGATION = (
     ("Overview", "/"),
+    ("Health", "/health"),
     ("Events", "/events"),
     ("Locks", "/locks"),
     ("Claims", "/claims"),
@@ -100,17 +101,28 @@ Load = Callable[[], Awaitable[object]]
 
 async def show(call: Call[Any, Any], page: Page, load: Load, status: int = 200) -> object:
     """The view in the form that the caller requests. Errors are shown as a page, too."""
-    wanted = call.query.format or ("json" if _prefers_json(call) else "html")
+    wanted = _form(call)
     if wanted == "json":
         return await load()
     if wanted == "live":
-        return EventStream(call, _live(call, page, load))
+        return LiveView(call, _updates(call, page, load))
     try:
         return html(call, page, await load(), status, await _drawn(call, page))
     except Problem as problem:
         return _refusal(call, page, problem)
     except SolelyError as error:
         return _refusal(call, page, logged_problem(error, call.path))
+
+
+async def show_to_all(call: Call[Any, Any], page: Page, what: Hashable, fresh: float, load: Load) -> object:
+    """As `show`, for a page that is the same for all callers: it is made once in `fresh` seconds. Whatever it depends
+    on is part of `what`."""
+    return await call.service.dashboard.views.share((what, _form(call)), fresh, lambda: show(call, page, load))
+
+
+def _form(call: Call[Any, Any]) -> str:
+    """The form in which the caller wants the view."""
+    return call.query.format or ("json" if _prefers_json(call) else "html")
 
 
 async def _drawn(call: Call[Any, Any], page: Page) -> list[DrawnChart]:
@@ -155,7 +167,7 @@ def with_headers(page: HTMLResponse, problem: Problem) -> HTMLResponse:
     return page
 
 
-async def _live(call: Call[Any, Any], page: Page, load: Load) -> AsyncGenerator[bytes, None]:
+async def _updates(call: Call[Any, Any], page: Page, load: Load) -> AsyncGenerator[Update, None]:
     """The live region of the page whenever it changes; `away` while it cannot be loaded."""
     template, shown = _templates.get_template(page.template), ""
     while True:
@@ -165,11 +177,11 @@ async def _live(call: Call[Any, Any], page: Page, load: Load) -> AsyncGenerator[
                 region = encodable(template.render(facts))
         except (SolelyError, Problem):
             shown = ""
-            yield message("away", {"now": time.time()})
+            yield Update("away")
         else:
             if region != shown:
                 shown = region
-                yield message("region", {"now": time.time(), "html": region})
+                yield Update("region", region)
         await asyncio.sleep(LIVE)
 
 
@@ -228,6 +240,9 @@ def problem_page(problem: Problem) -> HTMLResponse:
 
 # -- static files: styles, scripts and the chart; ours, and uPlot's under its license
 
+# A worker obeys the policy that its script was sent with, not that of the page.
+SCRIPT_POLICY = "default-src 'none'; connect-src 'self'; frame-ancestors 'none'"
+
 CONTENT_TYPES = {
     "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml",
     "txt": "text/plain; charset=utf-8",
@@ -244,7 +259,10 @@ async def static(call: Call[None, None]) -> Response:
     found = FILES.get(call.params["name"])
     if found is None:
         raise Problem(NOT_FOUND)
-    return Response(found[0], headers={"content-type": found[1], "cache-control": CACHED})
+    headers = {"content-type": found[1], "cache-control": CACHED}
+    if found[1] == CONTENT_TYPES["js"]:
+        headers["content-security-policy"] = SCRIPT_POLICY
+    return Response(found[0], headers=headers)
 
 
 ROUTES = [Route("GET", "/static/{name}", PUBLIC, static, hidden=True)]

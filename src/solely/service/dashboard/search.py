@@ -11,6 +11,8 @@ from starlette.responses import RedirectResponse
 from ...errors import InvalidInput
 from ...model import Entry, State
 from ...ops import Read
+from ...rules import stored_key
+from ..parts import ListPart, in_parts
 from ..routes import Answer, Call, Route
 from .links import key_link
 from .lists import Text
@@ -77,7 +79,7 @@ async def search(call: Call[None, SearchView]) -> object:
 async def _kinds_of(call: Call[Any, Any], text: str) -> list[str]:
     """The kinds of what is stored under exactly this name."""
     try:
-        replies = await call.service.perform(*(Read(f"{kind}/{text}") for kind in KINDS))
+        replies = await call.service.perform(*(Read(stored_key(kind, text)) for kind in KINDS))
     except InvalidInput:  # it cannot be a key
         return []
     known = zip(KINDS, replies, strict=True)
@@ -92,9 +94,14 @@ async def _found(call: Call[Any, Any], text: str) -> SearchPage:
 
 async def _of_kind(call: Call[Any, Any], kind: str, text: str) -> FoundKind:
     begin = _known(await call.service.store.scan(f"{kind}/{text}", "", SHOWN + 1))
-    page = await call.service.store.scan(f"{kind}/", "", READ)
-    wanted = text.casefold()
-    contain = [each for each in _known(page) if wanted in each.key.casefold() and not each.key.startswith(text)]
+    store, wanted = call.service.store, text.casefold()
+
+    async def read(after: str, limit: int) -> ListPart[FoundKey]:
+        page = await store.scan(f"{kind}/", after, limit)
+        found = [each for each in _known(page) if wanted in each.key.casefold() and not each.key.startswith(text)]
+        return ListPart(found, page[-1].key if len(page) == limit else "")
+
+    contain, last = await in_parts(read, "", READ)
     title, place = KINDS[kind]
     return FoundKind(
         kind=kind,
@@ -103,7 +110,7 @@ async def _of_kind(call: Call[Any, Any], kind: str, text: str) -> FoundKind:
         begin=begin[:SHOWN],
         contain=contain[:SHOWN],
         more=len(begin) > SHOWN or len(contain) > SHOWN,
-        cut=len(page) == READ,
+        cut=bool(last),
     )
 
 

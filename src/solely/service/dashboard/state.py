@@ -12,6 +12,7 @@ from ...errors import SolelyError
 from ..charts.lines import Chart
 from ..charts.rollup import ChartData, Rollup
 from ..metrics import Metrics
+from ..visibility import seen_by
 from .history import MetricsHistory
 
 T = TypeVar("T")
@@ -78,7 +79,10 @@ class ViewCache:
         self._known: dict[Hashable, tuple[asyncio.Task[Any], list[float]]] = {}
 
     async def share(self, what: Hashable, fresh: float, load: Callable[[], Awaitable[T]]) -> T:
-        """The result of `load`, at most `fresh` seconds old, or REUSE times as old as it takes to load."""
+        """The result of `load`, at most `fresh` seconds old, or REUSE times as old as it takes to load.
+
+        Callers who see the same share it."""
+        what = (what, seen_by())
         task, times = self._known.get(what, (None, []))
         if task is None or (task.done() and time.monotonic() > times[1] + max(fresh, REUSE * (times[1] - times[0]))):
             times = [time.monotonic()]

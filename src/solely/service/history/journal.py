@@ -14,7 +14,9 @@ from ...errors import SolelyError
 from ...events import Event
 from ..metrics import HISTORY_DROPPED, Metrics
 from ..migrated import MIGRATED
+from ..visibility import is_hidden
 from .recorder import SAMPLE, USUAL, WRONG, HistoryRecorder
+from .records import HistoryEvent, KeyWaiter
 from .waiting import WaitList, waiters_of
 
 log = structlog.get_logger("solely.history")
@@ -26,29 +28,6 @@ SHARES = {"forget_notable": (WRONG, 0.25), "forget_usual": (USUAL, 0.5), "forget
 WAITERS = 100  # that are listed of one key
 
 STATEMENTS = Statements.of(__package__, "queries.sql")
-
-
-class HistoryEvent(msgspec.Struct, frozen=True):
-    """Something that happened to a key: `times` times from `at` to `last` (wall clock, in seconds), through this
-    service. `who` is the caller, or the service itself; `facts` depend on the event."""
-
-    id: str
-    at: float
-    kind: str
-    key: str
-    event: str
-    who: str
-    fence: int
-    times: int
-    last: float
-    facts: dict[str, Any]
-
-
-class KeyWaiter(msgspec.Struct, frozen=True):
-    """A caller that waits for the key through this service."""
-
-    who: str
-    since: float
 
 
 class EventHistory:
@@ -156,11 +135,17 @@ class EventHistory:
         await self._flush_own()
         named = {name: value for name, value in (("kind", kind), ("name", key)) if value}
         statement = {0: "of_all", 2: "of_key"}.get(len(named), "of_kind" if kind else "of_name")
-        return [_event(row) for row in await self._queries.rows(statement, at=at, id=id, limit=limit, **named)]
+        found = list[HistoryEvent]()
+        while True:
+            rows = await self._queries.rows(statement, at=at, id=id, limit=limit, **named)
+            found += [_event(row) for row in rows if not is_hidden(f"{row['kind']}/{row['name']}")]
+            if len(rows) < limit or len(found) >= limit:
+                return found[:limit]
+            at, id = rows[-1]["at"], rows[-1]["id"]
 
     async def waiting(self, kind: str, key: str) -> list[KeyWaiter]:
         """Who waits for the key through this service, the longest first. DataError if that cannot be read."""
-        if self._data is None:
+        if self._data is None or is_hidden(f"{kind}/{key}"):
             return []
         await self._flush_own()
         return [KeyWaiter(**row) for row in await waiters_of(self._queries, kind, key, WAITERS)]

@@ -8,7 +8,7 @@ from ...events import Cleared, Event, Limited, Marked
 from ...holder import who_of
 from ...kinds import kind_of
 from ...model import DONE, HELD, Allowance, Entry, LeasedItem, Released, item_key
-from ...ops import Ack, Acquire, Clear, Finish, Hit, Mark, Op, Push, Release, Renew, Reply, Return, Take
+from ...ops import Ack, Acquire, Clear, Finish, Hit, Mark, Op, Push, Release, Renew, Reply, Resume, Return, Take
 from .journal import EventHistory
 
 _WON = {"lock": "acquired", "claim": "claimed", "reservation": "reserved", "tick": "acquired"}
@@ -25,6 +25,9 @@ def note_op(history: EventHistory, op: Op, reply: Reply | StoreError) -> None:
     elif isinstance(op, Renew):
         if isinstance(reply, Entry) and reply.owner == op.owner and kind_of(op.key) in _WON:
             history.note(op.key, "renewed", reply.fence, left=reply.left)
+    elif isinstance(op, Resume):
+        if isinstance(reply, Entry) and reply.owner == op.successor:
+            history.note(op.key, "resumed", reply.fence, left=op.ttl)
     elif isinstance(op, Finish):
         if isinstance(reply, Entry) and (word := _FINISHED.get(kind_of(op.key))):
             history.note(op.key, word, reply.fence, **{"superseded": True} if reply.owner != op.owner else {})

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from ..event_words import in_words, times
-from .journal import HistoryEvent
+from .records import HistoryEvent
 
-_BEGINS = frozenset(("acquired", "claimed", "reserved", "taken"))
+_BEGINS = frozenset(("acquired", "claimed", "reserved", "taken", "resumed"))
 _ENDS = frozenset((
     "released_lease", "given_back", "acked", "published", "recorded", "finished", "lost", "cleared", "dead_lettered",
     "tick_ended",

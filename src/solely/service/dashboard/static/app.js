@@ -7,12 +7,11 @@
   const LOW = 0.2; // of the time a hold had: below it, it is about to end
   const TICK = 200; // ms: a bar moves smoothly, and costs next to nothing
 
-  // -- times: the server's clock comes with every message, and is continued here between messages
+  // -- times: the server's clock comes with every update, and is continued here between updates
 
   let ahead = 0; // seconds that the server's clock is ahead of ours
   const serverNow = () => Date.now() / 1000 + ahead;
-  const setClock = (now) => { ahead = now - Date.now() / 1000; };
-  if (clock) setClock(Number(clock.dataset.now));
+  if (clock) ahead = Number(clock.dataset.now) - Date.now() / 1000;
 
   function span(seconds) {
     for (const [least, unit, size] of [[172800, "days", 86400], [7200, "h", 3600], [120, "min", 60]]) {
@@ -40,14 +39,24 @@
 
   // -- the live region
 
+  const GRACE = 3000; // ms that a hidden page is still followed: readers switch to another tab and back
+  const HELD = 5000; // ms that a pressed button delays updates at most; releasing a scroll bar is not reported
+  const SETTLE = 150; // ms after the release: the click is reported after it
+  const FRESH = 2000; // ms that a new row is marked, as long as its animation
+  const WORDS = {
+    live: "Live", waiting: "Reconnecting", away: "Store unavailable",
+    crowded: "Too many tabs", held: "Held", paused: "Paused",
+  };
   const button = byId("live");
-  let source = null;
-  let waiting = null; // an update that arrived while the reader was selecting text
+  let stop = null; // ends following, if this page is followed
+  let leaving = 0;
+  let waiting = null; // an update that arrived while the reader was pressing a button, or selecting text
+  let pressing = 0;
 
-  function state(name, word) {
-    button.dataset.state = name;
-    button.querySelector(".word").textContent = word;
-    byId("away").hidden = name !== "away";
+  function show(state) {
+    button.dataset.state = state;
+    button.querySelector(".word").textContent = WORDS[state];
+    byId("away").hidden = state !== "away";
   }
 
   function selecting() {
@@ -55,55 +64,48 @@
     return selected && !selected.isCollapsed && region.contains(selected.anchorNode);
   }
 
-  function put(html) {
-    if (selecting()) { waiting = html; return; }
+  function receive({ state, ahead: offset, html }) {
+    if (offset !== undefined) ahead = offset;
+    show(state);
+    if (html !== undefined) { waiting = html; update(); }
+  }
+
+  function update() {
+    if (waiting === null || pressing) return;
+    if (selecting()) { show("held"); return; }
+    if (button.dataset.state === "held") show("live");
+    put(waiting);
     waiting = null;
-    const focused = region.contains(document.activeElement) ? document.activeElement.id : "";
+  }
+
+  function put(html) {
     const known = new Set([...region.querySelectorAll(".cards tr[data-key]")].map((row) => row.dataset.key));
-    const open = new Set([...region.querySelectorAll("details[id][open]")].map((each) => each.id));
-    const kept = new Map([...region.querySelectorAll("[data-keep]")].map((each) => [each.dataset.keep, each]));
-    region.innerHTML = html;
-    for (const each of region.querySelectorAll("[data-keep]")) {
-      if (kept.has(each.dataset.keep)) each.replaceWith(kept.get(each.dataset.keep));
-    }
+    window.morph(region, html);
     if (known.size) {
       for (const row of region.querySelectorAll(".cards tr[data-key]")) {
-        if (!known.has(row.dataset.key)) row.classList.add("fresh");
+        if (known.has(row.dataset.key)) continue;
+        row.dataset.fresh = "";
+        setTimeout(() => { delete row.dataset.fresh; }, FRESH);
       }
     }
-    for (const each of region.querySelectorAll("details[id]")) if (open.has(each.id)) each.open = true;
-    if (focused) byId(focused)?.focus({ preventScroll: true });
     tick();
     draw();
   }
 
-  function follow() {
-    source = new EventSource(region.dataset.live);
-    source.addEventListener("open", () => state("live", "Live"));
-    source.addEventListener("error", () => {
-      state("waiting", "Reconnecting");
-      if (source.readyState === EventSource.CLOSED) setTimeout(again, 2000); // refused: logged out, or too many
-    });
-    source.addEventListener("region", (message) => {
-      const { now, html } = JSON.parse(message.data);
-      setClock(now);
-      state("live", "Live");
-      put(html);
-    });
-    source.addEventListener("away", (message) => {
-      setClock(JSON.parse(message.data).now);
-      state("away", "Store unavailable");
-    });
-  }
+  const releaseIn = (ms) => {
+    clearTimeout(pressing);
+    pressing = setTimeout(() => { pressing = 0; update(); }, ms);
+  };
 
-  function again() {
-    if (source && source.readyState === EventSource.CLOSED) follow();
+  function follow() {
+    clearTimeout(leaving);
+    if (stop || document.hidden || button.getAttribute("aria-pressed") !== "true") return;
+    stop = window.followLive(region.dataset.live, receive);
   }
 
   function rest() {
-    source.close();
-    source = null;
-    state("paused", "Paused");
+    stop?.();
+    stop = null;
   }
 
   if (region && button) {
@@ -112,9 +114,16 @@
     button.addEventListener("click", () => {
       const on = button.getAttribute("aria-pressed") === "true";
       button.setAttribute("aria-pressed", String(!on));
-      if (on) rest(); else follow();
+      if (on) { rest(); waiting = null; show("paused"); } else follow();
     });
-    document.addEventListener("selectionchange", () => { if (waiting !== null && !selecting()) put(waiting); });
+    addEventListener("pointerdown", () => releaseIn(HELD), true);
+    for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => releaseIn(SETTLE), true);
+    document.addEventListener("selectionchange", update);
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) leaving = setTimeout(rest, GRACE); else follow();
+    });
+    addEventListener("pagehide", rest);
+    addEventListener("pageshow", follow);
     follow();
   }
   if (location.search.includes("note=")) { // shown once: not again on reload, and not in a shared link
