@@ -8,7 +8,7 @@ from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
 
 from tests.apps.probes.sites import PASSWORD, USER
@@ -32,7 +32,11 @@ def _user() -> Any:
 
 @login_required  # type: ignore[untyped-decorator]  # Django ships no types
 def account(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(f"Signed in as {request.user.username}")
+    return HttpResponse(f"Welcome! Signed in as {request.user.username}")
+
+
+def health(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({"ok": True})
 
 
 class Forgetful(LoginView):  # type: ignore[misc]  # Django ships no types
@@ -50,4 +54,5 @@ urlpatterns = [
     path("login/", LoginView.as_view()),
     path("forgetful/login/", Forgetful.as_view()),
     path("account/", account),
+    path("health", health),
 ]

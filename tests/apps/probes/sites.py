@@ -9,11 +9,12 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from tests.servers import listener
+from tests.streams import closed
 
 
 class Visit(NamedTuple):
@@ -37,6 +38,7 @@ class CountingSite:
         self.peers: dict[str, int] = {}  # path → the port of the last one that requested it
         self.hold = asyncio.Event()  # while it is clear, nothing is answered
         self.hold.set()
+        self._over = asyncio.Event()
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}/{path}"
@@ -45,6 +47,11 @@ class CountingSite:
         """Has requests wait for their answers, or answers them; from another thread."""
         assert self.loop is not None
         self.loop.call_soon_threadsafe(self.hold.set if answering else self.hold.clear)
+
+    def end(self) -> None:
+        """Ends every pause, and answers; from another thread."""
+        assert self.loop is not None
+        self.loop.call_soon_threadsafe(self._over.set)
 
     def counts(self) -> Counter[str]:
         """How often each path was requested."""
@@ -58,7 +65,8 @@ class CountingSite:
             self.peers[path] = writer.get_extra_info("peername")[1]
             self.most[path] = max(self.most[path], self.at_once[path])
             try:
-                await asyncio.sleep(self.pause)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._over.wait(), self.pause)
                 await self._answered_or_left(reader)
             finally:
                 self.at_once[path] -= 1
@@ -102,9 +110,7 @@ def counting_site(pause: float = 0.0) -> Iterator[CountingSite]:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        for writer in writers:  # also one whose task was cancelled before it began
-            writer.close()
-        await asyncio.sleep(0.01)  # in which transports close
+        await closed(writers)  # also one whose task was cancelled before it began
 
     server = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
     try:
@@ -132,6 +138,146 @@ class NameServer(asyncio.DatagramProtocol):
         head = packet[:2] + struct.pack("!5H", 0x8180 | self.code, 1, len(self.addresses), 0, 0)
         records = (b"\xc0\x0c" + struct.pack("!2HIH", 1, 1, 60, 4) + socket.inet_aton(each) for each in self.addresses)
         self._transport.sendto(head + packet[12:] + b"".join(records), sender)
+
+
+class ZoneServer(NameServer):
+    """Answers each question with the SOA record of the zone."""
+
+    def __init__(self, serial: int) -> None:
+        super().__init__()
+        self.serial = serial
+
+    def datagram_received(self, packet: bytes, sender: Any) -> None:
+        data = b"\x02ns\xc0\x0c\x05admin\xc0\x0c" + struct.pack("!5I", self.serial, 3600, 600, 86_400, 60)
+        record = b"\xc0\x0c" + struct.pack("!2HIH", 6, 1, 60, len(data)) + data
+        head = packet[:2] + struct.pack("!5H", 0x8180, 1, 1, 0, 0)
+        self._transport.sendto(head + packet[12:] + record, sender)
+
+
+class StringsServer(NameServer):
+    """Answers with one TXT record of these strings; with `truncated`, a datagram says only that it does not fit."""
+
+    def __init__(self, *strings: bytes, truncated: bool = False) -> None:
+        super().__init__()
+        self.strings, self.truncated = strings, truncated
+
+    def datagram_received(self, packet: bytes, sender: Any) -> None:
+        self.asked.append(packet)
+        reply = (
+            packet[:2] + struct.pack("!5H", 0x8380, 1, 0, 0, 0) + packet[12:] if self.truncated else self.reply(packet)
+        )
+        self._transport.sendto(reply, sender)
+
+    def reply(self, packet: bytes) -> bytes:
+        data = b"".join(bytes([len(each)]) + each for each in self.strings)
+        record = b"\xc0\x0c" + struct.pack("!2HIH", 16, 1, 60, len(data)) + data
+        return packet[:2] + struct.pack("!5H", 0x8180, 1, 1, 0, 0) + packet[12:] + record
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """The same over a connection."""
+        reply = self.reply(await reader.readexactly(int.from_bytes(await reader.readexactly(2))))
+        writer.write(len(reply).to_bytes(2) + reply)
+        await writer.drain()
+        writer.close()
+
+
+class LongNameServer(StringsServer):
+    """Answers over a connection with as many records as fit, which all have a name as long as half of the reply."""
+
+    def __init__(self) -> None:
+        super().__init__(truncated=True)
+
+    def reply(self, packet: bytes) -> bytes:
+        asked = b"\x01a" * 16_000 + b"\0" + struct.pack("!2H", 1, 1)
+        record = b"\xc0\x0c" + struct.pack("!2HIH", 2, 1, 60, 2) + b"\xc0\x0c"
+        count = (65_535 - 12 - len(asked)) // len(record)
+        return packet[:2] + struct.pack("!5H", 0x8180, 1, count, 0, 0) + asked + record * count
+
+
+@contextmanager
+def aside(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Runs the loop on a thread of its own, and closes it."""
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+@contextmanager
+def name_server(server: NameServer) -> Iterator[int]:
+    """The port of a name server on a thread of its own."""
+    loop = asyncio.new_event_loop()
+    with aside(loop):
+        opening = loop.create_datagram_endpoint(lambda: server, ("127.0.0.1", 0))
+        transport, _ = asyncio.run_coroutine_threadsafe(opening, loop).result(10)
+        try:
+            yield server.port
+        finally:
+            closed = threading.Event()
+            loop.call_soon_threadsafe(transport.close)
+            loop.call_soon_threadsafe(loop.call_soon, closed.set)  # after the transport is closed
+            closed.wait(10)
+
+
+@contextmanager
+def text_server(server: StringsServer) -> Iterator[int]:
+    """The port of this name server on a thread of its own, which is asked over UDP and over TCP."""
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> tuple[asyncio.Server, asyncio.DatagramTransport]:
+        for _ in range(100):
+            streams = await asyncio.start_server(server.serve, sock=listener())
+            place = streams.sockets[0].getsockname()
+            try:
+                return streams, (await loop.create_datagram_endpoint(lambda: server, place))[0]
+            except OSError:  # somebody else has this port of UDP
+                streams.close()
+        raise AssertionError("no port is free for both")
+
+    async def end() -> None:
+        datagrams.close()
+        streams.close()
+        await streams.wait_closed()
+        await asyncio.sleep(0)  # in which the transport is closed
+
+    with aside(loop):
+        streams, datagrams = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
+        try:
+            yield server.port
+        finally:
+            asyncio.run_coroutine_threadsafe(end(), loop).result(10)
+
+
+@contextmanager
+def answering(text: bytes, *, at_once: bool = False, open_ended: bool = False) -> Iterator[int]:
+    """The port of a server that answers each request with these bytes, or sends them at once, and closes the
+    connection; if it is `open_ended`, only after the other side has."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:  # closed
+                    return
+                with connection, suppress(ConnectionError):
+                    if not at_once:
+                        connection.recv(65_536)
+                    connection.sendall(text)
+                    while open_ended and connection.recv(65_536):
+                        pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
 
 
 # -- Django's own login, with its sessions, its CSRF check and its forms

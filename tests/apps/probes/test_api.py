@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from solely.service.dashboard import rendering
 from tests.apps.hooks import Answer, Hooks, hooks_aside
 from tests.apps.operator import BECAUSE, Operator, operating
 from tests.apps.probes.sites import CountingSite, counting_site
@@ -229,6 +230,35 @@ def test_only_public_targets_are_on_the_status_page_and_have_a_badge(desk: Opera
     assert desk.service.get("/probes/badge/secret.svg").status_code == 404
     for name in ("open", "secret"):
         act(desk, "targets/remove", name=name)
+
+
+def test_the_status_page_is_made_once_for_all_strangers(
+    desk: Operator, site: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However they spell its address: each page costs the database a query, and rendering it takes milliseconds."""
+    made: list[object] = []
+    through = rendering.html
+
+    def html(*given: Any) -> Any:
+        made.append(given)
+        return through(*given)
+
+    add(desk, "shared", site.url, public=True)
+    until(lambda: "shared" in desk.service.get("/status").text, SOON)
+    monkeypatch.setattr(rendering, "html", html)
+    monkeypatch.setattr("solely.apps.probes.pages.FRESH", 1_000.0)
+    spelled = [f"/status?limit={limit}&skip={skip}&note={skip}" for limit in (1, 100) for skip in (0, 1, 10, 999_999)]
+    pages = {desk.service.get(address).text for address in spelled}
+    assert len(pages) == 1
+    assert len(made) <= 1
+    assert "shared" in pages.pop()
+    act(desk, "targets/remove", name="shared")
+
+
+def test_strangers_do_not_follow_the_status_page(desk: Operator) -> None:
+    with desk.service.http.stream("GET", "/status?format=live") as response:
+        assert response.status_code == 400
+    assert desk.service.get("/status?format=json").json()["total"] >= 0
 
 
 def test_down_and_up_are_announced_as_alerts(site: Hooks) -> None:

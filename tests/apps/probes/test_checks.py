@@ -15,7 +15,7 @@ from solely.apps.probes.checks import Checker
 from solely.apps.probes.model import Expectations, FlowStep, ProbeTarget
 from solely.apps.probes.settings import ProbesSettings
 from tests.apps.hooks import DROP, HANG, Answer, hooks
-from tests.apps.probes.sites import NameServer
+from tests.apps.probes.sites import NameServer, StringsServer
 from tests.certificates import make_certificate, server_side
 from tests.streams import served
 
@@ -169,6 +169,29 @@ async def test_a_name_server_is_asked_and_its_answer_checked(checker: Checker) -
     assert await ask(fine, expect={"body": "^10"}) == "no record contains '^10'"
     assert await ask(NameServer(3)) == "the name server answered NXDOMAIN"
     assert await ask(NameServer(0)) == "there is no A record"
+
+
+async def test_a_text_of_several_strings_is_read_as_one(checker: Checker) -> None:
+    server = StringsServer(b"v=DKIM1; k=rsa; p=" + b"A" * 200, b"B" * 200 + b" end")
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: server, ("127.0.0.1", 0))
+    url = f"dns://127.0.0.1:{server.port}/x.example?type=TXT"
+    assert (await checker.check(target(url, expect={"body": "^v=DKIM1; k=rsa; p=A{200}B{200} end$"}))).error == ""
+    transport.close()
+
+
+async def test_a_truncated_reply_is_asked_for_over_a_connection(checker: Checker) -> None:
+    server = StringsServer(*[b"x" * 250] * 8, b"the end", truncated=True)
+    async with served(server.serve) as port:
+        transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: server, ("127.0.0.1", port))
+        url = f"dns://127.0.0.1:{port}/x.example?type=TXT"
+        outcome = await checker.check(target(url, expect={"body": "^x+the end$"}))
+        assert (outcome.error, outcome.sections and outcome.sections.answer) == ("", 1)
+        assert len(server.asked) == 1
+        transport.close()
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: server, ("127.0.0.1", 0))
+    nowhere = await checker.check(target(f"dns://127.0.0.1:{server.port}/x.example?type=TXT"))
+    assert "cannot connect to 127.0.0.1" in nowhere.error
+    transport.close()
 
 
 async def test_a_reply_to_another_question_is_refused(checker: Checker) -> None:

@@ -77,6 +77,8 @@ def test_the_table_of_targets_is_for_people(run: Run, site: Hooks) -> None:
     table = run("list").out
     assert "shop" in table
     assert "PENDING" in table or "UP" in table
+    assert run("run", "shop").code == 0
+    until(lambda: "100.00%" in run("list").out, 30)
     run("remove", "shop", "--yes", *WHY)
 
 
@@ -84,3 +86,12 @@ def test_an_invalid_target_is_refused_with_what_is_wrong(run: Run) -> None:
     refused = run("add", "web", "ftp://x.example/", *WHY)
     assert refused.code != 0
     assert "url must begin with http://" in refused.err
+
+
+def test_a_window_in_no_year_is_refused_and_the_list_still_answers(desk: Operator, run: Run) -> None:
+    for starts in ("9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00"):  # in the years 10000 and 0 of UTC
+        body = {"starts": starts, "lasts": "2h", "reason": BECAUSE}
+        assert desk.post("/api/probes/maintenance", body).status_code == 400
+        assert run("windows").code == 0
+    form = desk.get("/probes/maintenance", starts="253402300800")  # seconds: in the year 10000 as well
+    assert form.status_code == 200

@@ -58,14 +58,30 @@ async def test_a_free_mutex_is_acquired_at_once_and_a_held_one_is_retried_once_a
     assert (bool(refused), tries) == (False, 2)
     assert [1.6 <= pause <= 2.4 for pause in pauses.all] == [True]
     assert (await mutex.acquire(URL + "/other", max_hold=60))[0]  # another target is free
+    assert held
     assert await mutex.release(URL, held)
     assert (await mutex.acquire(URL, max_hold=60))[0]
+
+
+async def test_who_asks_again_and_again_lets_a_scheduled_probe_go_first(once: AsyncClient) -> None:
+    replicas = [ProbeMutex(once, sleep=Pauses(), retries=0) for _ in range(2)]
+    asked, _ = await replicas[0].acquire(URL, max_hold=60, scheduled=False)
+    assert asked
+    assert not (await replicas[1].acquire(URL, max_hold=60))[0]
+    await replicas[0].release(URL, asked, scheduled=False)
+    for replica in replicas:
+        assert not (await replica.acquire(URL, max_hold=60, scheduled=False))[0]
+    held, _ = await replicas[1].acquire(URL, max_hold=60)
+    assert held
+    await replicas[1].release(URL, held)
+    assert (await replicas[0].acquire(URL, max_hold=60, scheduled=False))[0]
 
 
 async def test_the_backoff_escalates_over_all_replicas_and_starts_again_when_it_is_acquired(once: AsyncClient) -> None:
     pauses = Pauses()
     replicas = [ProbeMutex(once, sleep=pauses, retries=1, jitter=0.0) for _ in range(3)]
     held, _ = await replicas[0].acquire(URL, max_hold=60)
+    assert held
     for replica in (replicas[1], replicas[2]):
         assert not (await replica.acquire(URL, max_hold=60))[0]
     assert pauses.all == [2.0, 10.0]  # after the first and the third refusal; the second and fourth are given up
@@ -107,6 +123,7 @@ async def test_the_three_log_lines_have_the_levels_of_the_document(
     caplog.set_level(logging.DEBUG, "solely.probes")
     mutex, key = ProbeMutex(once, sleep=Pauses(), retries=0, jitter=0.0), ProbeMutex.target_key(URL)
     held, _ = await mutex.acquire(URL, max_hold=60)
+    assert held
     await mutex.acquire(URL, max_hold=60)
     await mutex.release(URL, held)
     assert [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "solely.probes"] == [

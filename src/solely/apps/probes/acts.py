@@ -82,7 +82,7 @@ RUN = Act(
     audited=False,
     asks=False,
     shows=True,
-    times=("at",),
+    times=("at", "certificate_expires"),
 )
 LOGIN_TEST = Act(
     name="probes.login-test",
@@ -137,6 +137,7 @@ LIST = Listing(
     ("name", "state", "since", "seconds", "uptime_24h", "url", "error"),
     more=("title", "at", "status", "certificate_expires", "uptime_30d", "uptime_1y", "interval", "source"),
     times=("since", "at", "certificate_expires"),
+    shares=("uptime_24h", "uptime_30d", "uptime_1y"),
     none="There are no targets.",
 )
 RESULTS = Listing(

@@ -151,7 +151,6 @@ class ProbesApi:
     async def add(self, call: Call[ProbeTarget, None]) -> ProbeTarget:
         given = {name: getattr(call.body, name) for name in ProbeTarget.__struct_fields__}
         target = ProbeTarget(**given)
-        self._app.runner.check(target)
         await self._app.targets.add(target, call.principal.name)
         await self._app.follow()
         return target.without_secrets()
@@ -176,6 +175,8 @@ class ProbesApi:
         return paused
 
     async def resume(self, call: Call[TargetName, None]) -> bool:
+        if call.body.name in self._app.targets.pauses:
+            await self._app.history.restart(call.body.name)  # a probe that ended after the pause has set a state
         resumed = await self._app.targets.resume(call.body.name)
         await self._app.follow()
         return resumed
@@ -189,7 +190,7 @@ class ProbesApi:
         if target is None:
             return None
         return await call.waiting(
-            self._app.prober.run_synthetic_login_test(target.url, iterations=call.body.iterations, target=target)
+            self._app.on_demand.run_synthetic_login_test(target.url, iterations=call.body.iterations, target=target)
         )
 
     async def add_window(self, call: Call[AddMaintenance, None]) -> Maintenance:

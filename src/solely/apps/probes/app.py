@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
+from urllib.parse import urlencode
 
-from ...kit import Acts, AppPage, Chart, Figure, Job, Route
+from ...kit import Acts, AppPage, Attention, Chart, Figure, Job, Route, listed
 from .api import ProbesApi
 from .charts import CHARTS
 from .demo import demo
 from .exporter import Exporter
 from .figures import FIGURES
+from .model import DOWN, REFUSED, State
 from .pages import ProbePages
 from .runtime import ProbesRuntime
 
+_TROUBLE: tuple[tuple[State, Literal["error", "warning"], str], ...] = (
+    (DOWN, "error", "down"),
+    (REFUSED, "warning", "not probed, since the guard refuses their addresses"),
+)
 _FOLLOW = 1.0  # seconds until a target that another worker added is probed here, too
 _RECORD = 0.25  # seconds of results that a killed worker may lose, and until a state changes
 _MAKE_UP = 5.0  # seconds between looks for announcements that a worker owed when it died
@@ -39,6 +45,19 @@ class ProbesApp(ProbesRuntime):
     def acts(self) -> Acts:
         """What operators do."""
         return ProbesApi(self).acts()
+
+    async def attention(self) -> Sequence[Attention]:
+        """Targets that are down or refused, unless they are paused or in maintenance."""
+        states, targets = await self.history.states(), self.targets
+        watched = [each for each in targets.all if each not in targets.pauses and targets.window(each) is None]
+        found = []
+        for state, level, words in _TROUBLE:
+            names = [each for each in watched if each in states and states[each].state == state]
+            if names:
+                text = f"{len(names)} {'target is' if len(names) == 1 else 'targets are'} {words}: {listed(names)}"
+                link = f"/probes/target?{urlencode({'name': names[0]})}" if len(names) == 1 else "/probes"
+                found.append(Attention(level=level, text=text, link=link))
+        return found
 
     def jobs(self) -> Sequence[Job]:
         """Follows changes of the targets, writes results, makes up for announcements, deletes what is too old."""

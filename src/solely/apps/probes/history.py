@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ...kit import DAY, HOUR, Answer, Database, Row, Statements, begin_of, from_row, without_nul
-from .model import DOWN, UP, ProbeResult, ProbeTarget, State
+from .model import DOWN, NOT_PERMITTED, ProbeResult, ProbeTarget, State
 
 STATEMENTS = Statements.of("solely.apps.probes", "queries.sql")
 MOST = 20_000  # results that are kept while the database is unreachable: some minutes of many targets
@@ -23,8 +23,11 @@ _MADE_UP = 100  # announcements that are made up for at a time
 SPANS = {"24h": (HOUR, DAY), "30d": (HOUR, 30 * DAY), "1y": (DAY, 366 * DAY)}  # seconds of the sums, and of all
 
 
+ANNOUNCING = "ANNOUNCING"  # somebody notifies people, or has died before it was recorded
+
+
 class Turn(msgspec.Struct):
-    """A target's state after a result, and the state that people were last notified of."""
+    """A target's state after a result, and the state that people were last notified of, "" if they never were."""
 
     target: str
     state: State
@@ -34,8 +37,8 @@ class Turn(msgspec.Struct):
 
     @property
     def is_news(self) -> bool:
-        """True if people have to be notified: it went down, or is up again after a notification that it was down."""
-        return self.announced != DOWN if self.state == DOWN else self.state == UP and self.announced == DOWN
+        """True if people have to be notified: it went down, or is no longer down and they may think that it is."""
+        return self.announced != DOWN if self.state == DOWN else self.announced in (DOWN, ANNOUNCING)
 
 
 class TargetState(Answer):
@@ -102,8 +105,9 @@ class ProbeHistory:
         self._writing = asyncio.Lock()
 
     def add(self, target: ProbeTarget, result: ProbeResult) -> None:
-        """Adds a result, to be written by `flush`; one that was skipped is no sample. Never waits and never fails."""
-        if result.skipped:
+        """Adds a result, to be written by `flush`; one that was skipped is no sample, but one that the guard refused
+        is a state. Never waits and never fails."""
+        if result.skipped not in ("", NOT_PERMITTED):
             return
         if len(self._pending) >= MOST:
             self._on_drop()
@@ -130,7 +134,8 @@ class ProbeHistory:
         dialect = self._data.dialect
         async with self._data.transaction() as inside:
             turns = [from_row(Turn, row) for row in await inside.rows(STATEMENTS.text("settle", dialect), given=given)]
-            new = {row["target"] for row in await inside.rows(STATEMENTS.text("record", dialect), given=given)}
+            samples = msgspec.json.encode([row for row in rows.values() if not row["refused"]]).decode()
+            new = {row["target"] for row in await inside.rows(STATEMENTS.text("record", dialect), given=samples)}
             if new:
                 kept = [row for name, row in rows.items() if name in new]
                 await inside.run_many(STATEMENTS.text("add_sums", dialect), [*_sums(kept)])
@@ -143,8 +148,12 @@ class ProbeHistory:
         rows = await self._queries.rows("unannounced", before=time.time() - _LATE, limit=_MADE_UP)
         return [from_row(Turn, row) for row in rows]
 
+    async def announcing(self, turn: Turn) -> None:
+        """People are about to be notified of this state. A worker that dies now leaves that to the next result."""
+        await self._queries.run("announced", target=turn.target, state=ANNOUNCING)
+
     async def announced(self, turn: Turn) -> None:
-        """People were notified of this state."""
+        """People were notified of this state, which may have changed since: the next result then is news."""
         await self._queries.run("announced", target=turn.target, state=turn.state)
 
     async def restart(self, target: str) -> None:
@@ -178,10 +187,11 @@ class ProbeHistory:
         rows = await self._queries.rows("results", target=target, fence=before, limit=limit)
         return [from_row(Beat, row) for row in rows]
 
-    async def bars(self, limit: int) -> dict[str, list[Beat]]:
-        """The latest results of each target, the oldest first."""
+    async def bars(self, limit: int, targets: Sequence[str]) -> dict[str, list[Beat]]:
+        """The latest results of each of these targets, the oldest first."""
         found: dict[str, list[Beat]] = {}
-        for row in await self._queries.rows("bars", since=time.time() - DAY, limit=limit):
+        names = msgspec.json.encode(targets).decode()
+        for row in await self._queries.rows("bars", names=names, since=time.time() - DAY, limit=limit):
             found.setdefault(row["target"], []).append(from_row(Beat, row))
         return found
 
@@ -214,6 +224,7 @@ def _row(pending: _Pending) -> Row:
         "at": result.at,
         "due": result.due,
         "passed": int(result.passed),
+        "refused": int(result.skipped == NOT_PERMITTED),
         "error": without_nul(result.error)[:MAX_ERROR],
         "status": result.status,
         "seconds": result.seconds,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
+from collections import Counter
 from html import escape
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from starlette.responses import Response
 
-from ...kit import PUBLIC, READ_PAGE, UNKNOWN, Answer, Call, Page, Problem, Route, View, show
+from ...kit import PUBLIC, READ_PAGE, UNKNOWN, Answer, Call, Page, Problem, Route, View, show, show_to_all
 from .api import ListedTarget, NoQuery, ProbesApi
 from .charts import CHARTS
 from .history import Beat, Hourly
-from .model import DOWN, PAUSED, PENDING, UP, Name, State
+from .model import DOWN, PAUSED, PENDING, REFUSED, UP, Name, State
 from .mutex import MutexStatus
 from .runtime import ProbesRuntime
 from .targets import Maintenance
@@ -24,8 +24,16 @@ TARGET = Page("Target", "probes:target.html", "/probes")
 STATUS = Page("Status", "probes:status.html", "")
 FRESH = 1.0  # seconds that a page's data are shared by all viewers
 BARS = 40  # results of a target in a list: one bar each
+ROWS = 25  # targets on a page: about two screens of a phone, and 160 KB with their bars
+MOST_ROWS = 100
 BEATS = 100  # results on the page of a target
-_COLORS = {UP: "#1a7440", DOWN: "#b3261e", PENDING: "#8a5300", PAUSED: "#586273"}  # legible below white letters
+_COLORS = {
+    UP: "#1a7440",
+    DOWN: "#b3261e",
+    PENDING: "#8a5300",
+    PAUSED: "#586273",
+    REFUSED: "#8a5300",
+}  # legible below white letters
 _IN_MAINTENANCE = "#1d4fb8"
 _LETTER = 6.6  # units that a letter of a badge takes: the widest of Verdana at 11 px are wider, most are narrower
 _CACHED = "public, max-age=30"  # seconds: as short as an interval usually is
@@ -39,9 +47,10 @@ class TargetRow(Answer):
 
 
 class ProbesOverview(Answer):
-    """The data of the overview; `counts` are the numbers of targets by state."""
+    """The data of the overview, the worst first; `counts` are the numbers of all targets by state."""
 
     rows: list[TargetRow]
+    total: int
     counts: dict[str, int]
     windows: list[Maintenance]
     mutex: MutexStatus
@@ -88,10 +97,26 @@ class PublicTarget(Answer):
 
 
 class StatusView(Answer):
-    """The data of the status page."""
+    """The data of the status page; `up`, `down` and `total` count all public targets."""
 
     targets: list[PublicTarget]
+    up: int
+    down: int
+    total: int
     windows: list[PublicWindow]
+
+
+class TargetsView(View):
+    """`skip` targets are on the pages before."""
+
+    skip: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ROWS)] = ROWS
+
+
+class StatusQuery(TargetsView):
+    """`skip` is rounded to whole pages of ROWS targets, and nobody follows changes: strangers ask for few pages."""
+
+    format: Literal["", "html", "json"] = ""
 
 
 class TargetQuery(View):
@@ -106,10 +131,11 @@ class ProbePages:
     def __init__(self, app: ProbesRuntime, api: ProbesApi) -> None:
         self._app, self._api = app, api
 
-    async def overview(self, call: Call[None, View]) -> object:
+    async def overview(self, call: Call[None, TargetsView]) -> object:
         """All targets."""
-        views = call.service.dashboard.views
-        return await show(call, OVERVIEW, lambda: views.share("probes", FRESH, self._overview))
+        views, query = call.service.dashboard.views, call.query
+        what = ("probes", query.skip, query.limit)
+        return await show(call, OVERVIEW, lambda: views.share(what, FRESH, lambda: self._overview(query)))
 
     async def target(self, call: Call[None, TargetQuery]) -> object:
         """One target."""
@@ -117,45 +143,61 @@ class ProbePages:
         page = TARGET._replace(title=name)
         return await show(call, page, lambda: self._target(name))
 
-    async def status(self, call: Call[None, View]) -> object:
+    async def status(self, call: Call[None, StatusQuery]) -> object:
         """The public targets, for everybody."""
-        views = call.service.dashboard.views
-        return await show(call, STATUS, lambda: views.share("probes.status", FRESH, self._status))
+        public = sum(each.public for each in await self._listed())
+        skip = min(call.query.skip, max(0, public - 1)) // ROWS * ROWS
+        call.query = StatusQuery(format=call.query.format, skip=skip)
+        return await show_to_all(call, STATUS, ("probes.status", skip), FRESH, lambda: self._status(call.query))
 
     async def badge(self, call: Call[None, None]) -> Response:
         """The state of a public target as a picture."""
         name = call.params["name"].removesuffix(".svg")
-        found = [each for each in (await self._status()).targets if each.name == name]
+        found = [each for each in await self._listed() if each.name == name and each.public]
         if not found:
             raise Problem(UNKNOWN, "there is no public target of this name")
-        return Response(badge(found[0]), media_type="image/svg+xml", headers={"cache-control": _CACHED})
+        shown = _for_everybody(TargetRow(target=found[0], bars=[]))
+        return Response(badge(shown), media_type="image/svg+xml", headers={"cache-control": _CACHED})
 
-    async def _rows(self) -> list[TargetRow]:
-        listed, bars = await asyncio.gather(self._api.targets(NoQuery()), self._app.history.bars(BARS))
-        return [TargetRow(target=each, bars=bars.get(each.name, [])) for each in listed]
+    async def _listed(self) -> list[ListedTarget]:
+        """All targets, by name; shared by all viewers of all pages."""
+        views = self._app.service.dashboard.views
+        return await views.share("probes.targets", FRESH, lambda: self._api.targets(NoQuery()))
 
-    async def _overview(self) -> ProbesOverview:
-        rows = await self._rows()
-        counts: dict[str, int] = {
-            state: sum(each.target.state == state for each in rows) for state in (UP, DOWN, PENDING, PAUSED)
-        }
-        windows, mutex = [*self._app.targets.windows], await self._app.mutex.status()
-        return ProbesOverview(rows=sorted(rows, key=_worst_first), counts=counts, windows=windows, mutex=mutex)
+    async def _rows(self, targets: list[ListedTarget]) -> list[TargetRow]:
+        """These targets with their latest results."""
+        bars = await self._app.history.bars(BARS, [each.name for each in targets])
+        return [TargetRow(target=each, bars=bars.get(each.name, [])) for each in targets]
+
+    async def _overview(self, query: TargetsView) -> ProbesOverview:
+        listed = sorted(await self._listed(), key=_worst_first)
+        counts = Counter(each.state for each in listed)
+        return ProbesOverview(
+            rows=await self._rows(listed[query.skip : query.skip + query.limit]),
+            total=len(listed),
+            counts={state: counts[state] for state in (UP, DOWN, PENDING, PAUSED, REFUSED)},
+            windows=[*self._app.targets.windows],
+            mutex=await self._app.mutex.status(),
+        )
 
     async def _target(self, name: str) -> TargetView:
-        rows = [each for each in await self._rows() if each.target.name == name]
-        if not rows:
+        (row,) = await self._rows([each for each in await self._listed() if each.name == name]) or (None,)
+        if row is None:
             raise Problem(UNKNOWN, f"there is no target {name!r}")
         history = self._app.history
         day, month, year = [await history.hourly(name, span) for span in ("24h", "30d", "1y")]
-        return TargetView(row=rows[0], beats=await history.results(name, limit=BEATS), day=day, month=month, year=year)
+        return TargetView(row=row, beats=await history.results(name, limit=BEATS), day=day, month=month, year=year)
 
-    async def _status(self) -> StatusView:
-        rows = [each for each in await self._rows() if each.target.public]
-        names, now = {each.target.name for each in rows}, time.time()
+    async def _status(self, query: TargetsView) -> StatusView:
+        public = [each for each in await self._listed() if each.public]
+        rows = await self._rows(public[query.skip : query.skip + query.limit])
+        names, now = {each.name for each in public}, time.time()
         shown = [each for each in self._app.targets.windows if not each.targets or names & set(each.targets)]
         return StatusView(
             targets=[_for_everybody(each) for each in rows],
+            up=sum(each.state == UP for each in public),
+            down=sum(each.state == DOWN for each in public),
+            total=len(public),
             windows=[
                 PublicWindow(reason=each.reason, starts=each.starts, ends=each.ends, current=each.starts <= now)
                 for each in sorted(shown, key=lambda each: each.starts)
@@ -202,8 +244,8 @@ def _width(text: str) -> int:
     return round(len(text) * _LETTER) + 12
 
 
-def _worst_first(row: TargetRow) -> tuple[int, str]:
-    return (DOWN, PENDING, UP, PAUSED).index(row.target.state), row.target.name
+def _worst_first(target: ListedTarget) -> tuple[int, str]:
+    return (DOWN, REFUSED, PENDING, UP, PAUSED).index(target.state), target.name
 
 
 def _for_everybody(row: TargetRow) -> PublicTarget:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ import structlog
 from ... import AsyncReservation, ClientClosed, StoreError
 from ...kit import Answer
 from .checks import Outcome
-from .model import LOCKED, ProbeResult, ProbeTarget
+from .model import BUSY, LOCKED, LOST, NOT_PERMITTED, ProbeResult, ProbeTarget
 from .mutex import ProbeMutex
 
 T = TypeVar("T")
@@ -22,7 +23,6 @@ log = structlog.get_logger("solely.probes")
 PAUSE = 0.1  # seconds between the iterations of a login test, varied like the backoff: the document's
 ITERATIONS = 3  # of a login test: enough to see a session that sticks only at times
 MOST_ITERATIONS = 100
-LOST = "lost"  # why the result of a probe is refused: the mutex had expired, and another probe may have run since
 _SPARE = 5.0  # seconds beyond a probe's timeout for which its mutex is renewed: a busy machine ends it late
 
 
@@ -47,18 +47,33 @@ class SyntheticLoginResult(Answer):
 
 
 class Prober:
-    """Probes targets, each under the mutex of its URL."""
+    """Probes targets, each under the mutex of its URL, and at most `at_once` at a time. A probe waits for a slot up to
+    `patience` seconds, or else up to its own timeout, and is then skipped. Probes that are not `scheduled` let those
+    that are acquire a mutex first."""
 
     def __init__(
-        self, mutex: ProbeMutex, checks: Checks, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+        self,
+        mutex: ProbeMutex,
+        checks: Checks,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        *,
+        at_once: int = 500,
+        patience: float | None = None,
+        scheduled: bool = True,
     ) -> None:
-        self.mutex, self._checks, self._sleep = mutex, checks, sleep
+        self.mutex, self._checks, self._sleep, self._scheduled = mutex, checks, sleep, scheduled
+        self._slots, self._patience = asyncio.Semaphore(at_once), patience
 
     async def probe(self, target: ProbeTarget) -> tuple[ProbeResult, Outcome]:
-        """The result. It is skipped if another probe of the URL is running, or if the mutex expired meanwhile. Raises
-        StoreError if the store cannot be reached."""
+        """The result. It is skipped if no slot is free, if another probe of the URL is running, if the mutex expired
+        meanwhile, or if the guard does not permit the address. Raises StoreError if the store cannot be reached."""
+        async with self._slot(target) as free:
+            return await self._probe(target) if free else (_skipped(target, time.time(), BUSY, 0), Outcome())
+
+    async def _probe(self, target: ProbeTarget) -> tuple[ProbeResult, Outcome]:
         at, outcome = time.time(), Outcome()
-        held, attempts = await self.mutex.acquire(target.url, max_hold=target.timeout + _SPARE)
+        longest = target.timeout + _SPARE
+        held, attempts = await self.mutex.acquire(target.url, max_hold=longest, scheduled=self._scheduled)
         if not held:
             return _skipped(target, at, LOCKED, attempts), outcome
         began = time.perf_counter()
@@ -73,8 +88,14 @@ class Prober:
         """Probes the URL so many times, 0.1 s ± 20 % apart, under its mutex. `target` says how, with its login flow; by
         default the URL is requested. It has passed if every iteration has."""
         wanted = target or ProbeTarget(name="login-test", url=url)
+        async with self._slot(wanted) as free:
+            if not free:
+                return SyntheticLoginResult(url=url, passed=False, skipped=BUSY)
+            return await self._login_test(url, iterations, wanted)
+
+    async def _login_test(self, url: str, iterations: int, wanted: ProbeTarget) -> SyntheticLoginResult:
         longest = iterations * (wanted.timeout + PAUSE * 2) + _SPARE
-        held, attempts = await self.mutex.acquire(url, max_hold=longest)
+        held, attempts = await self.mutex.acquire(url, max_hold=longest, scheduled=self._scheduled)
         if not held:
             return SyntheticLoginResult(url=url, passed=False, skipped=LOCKED, attempts=attempts)
         outcomes, ours = await self._under(held, url, lambda: self._iterate(wanted, iterations))
@@ -90,6 +111,20 @@ class Prober:
                 await self._sleep(self.mutex.apply_jitter(PAUSE))
         return outcomes
 
+    @asynccontextmanager
+    async def _slot(self, target: ProbeTarget) -> AsyncIterator[bool]:
+        """True if there is a slot, which is freed after the block."""
+        try:
+            async with asyncio.timeout(target.timeout if self._patience is None else self._patience):
+                await self._slots.acquire()
+        except TimeoutError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._slots.release()
+
     async def _under(self, held: AsyncReservation, url: str, work: Callable[[], Awaitable[T]]) -> tuple[T | None, bool]:
         """The result of work that is stopped (None) if the mutex is lost, and whether the mutex was ours to the end:
         the store decides that at the release, also for a holder that was frozen. It is always released."""
@@ -101,7 +136,7 @@ class Prober:
         finally:
             working.cancel()
             try:
-                ours = await self.mutex.release(url, held)
+                ours = await self.mutex.release(url, held, scheduled=self._scheduled)
             except (StoreError, ClientClosed) as error:  # it expires by itself
                 log.warning("mutex_not_released", key=self.mutex.target_key(url), error=str(error))
         return found, ours
@@ -117,6 +152,7 @@ def _result(target: ProbeTarget, at: float, seconds: float, found: Outcome, atte
         url=target.url,
         at=at,
         passed=not found.error,
+        skipped=NOT_PERMITTED if found.refused else "",
         error=found.error,
         status=found.status,
         seconds=seconds,

@@ -1,15 +1,16 @@
 -- Every statement of the prober, by name.
 
 -- name: settle
--- Applies one result per target, all in one statement: the state, and how many in a row succeeded or failed. A result
+-- Applies one result per target, all in one statement: the state, and how many in a row succeeded or failed. One that
+-- the guard refused is neither. A result
 -- whose fence is not greater than the latest changes nothing, and is not returned.
 INSERT INTO probes_states
     (target, fence, state, before, since, failures, successes, failure_threshold, success_threshold, at, passed, error,
     status, seconds, certificate_expires, announced)
 SELECT target, fence,
-    CASE WHEN passed = 1 AND success_threshold <= 1 THEN 'UP' WHEN passed = 0 AND failure_threshold <= 1 THEN 'DOWN'
+    CASE WHEN refused = 1 THEN 'REFUSED' WHEN passed = 1 AND success_threshold <= 1 THEN 'UP' WHEN passed = 0 AND failure_threshold <= 1 THEN 'DOWN'
         ELSE 'PENDING' END,
-    'PENDING', at, 1 - passed, passed, failure_threshold, success_threshold, at, passed, error, status, seconds,
+    'PENDING', at, CASE WHEN passed = 1 OR refused = 1 THEN 0 ELSE 1 END, passed, failure_threshold, success_threshold, at, passed, error, status, seconds,
     certificate_expires, ''
 FROM ({given}) AS given WHERE true
 ON CONFLICT (target) DO UPDATE SET
@@ -17,7 +18,7 @@ ON CONFLICT (target) DO UPDATE SET
     state = {next_state},
     before = probes_states.state,
     since = CASE WHEN {next_state} = probes_states.state THEN probes_states.since ELSE excluded.at END,
-    failures = CASE WHEN excluded.passed = 1 THEN 0 ELSE probes_states.failures + 1 END,
+    failures = CASE WHEN excluded.passed = 1 OR excluded.state = 'REFUSED' THEN 0 ELSE probes_states.failures + 1 END,
     successes = CASE WHEN excluded.passed = 1 THEN probes_states.successes + 1 ELSE 0 END,
     failure_threshold = excluded.failure_threshold,
     success_threshold = excluded.success_threshold,
@@ -32,7 +33,9 @@ RETURNING target, state, before, announced, error
 
 -- name: next_state
 CASE
+    WHEN excluded.state = 'REFUSED' THEN 'REFUSED'
     WHEN excluded.passed = 1 AND probes_states.successes + 1 >= excluded.success_threshold THEN 'UP'
+    WHEN excluded.passed = 1 AND probes_states.state = 'REFUSED' THEN 'PENDING'
     WHEN excluded.passed = 1 THEN probes_states.state
     WHEN probes_states.failures + 1 >= excluded.failure_threshold OR probes_states.state = 'DOWN' THEN 'DOWN'
     ELSE 'PENDING'
@@ -42,7 +45,7 @@ END
 SELECT json_extract(value, '$.target') AS target, json_extract(value, '$.fence') AS fence,
     json_extract(value, '$.at') AS at, json_extract(value, '$.due') AS due,
     json_extract(value, '$.phases') AS phases, json_extract(value, '$.passed') AS passed,
-    json_extract(value, '$.error') AS error, json_extract(value, '$.status') AS status,
+    json_extract(value, '$.refused') AS refused, json_extract(value, '$.error') AS error, json_extract(value, '$.status') AS status,
     json_extract(value, '$.seconds') AS seconds,
     json_extract(value, '$.certificate_expires') AS certificate_expires,
     json_extract(value, '$.failure_threshold') AS failure_threshold,
@@ -51,7 +54,7 @@ FROM json_each(:given)
 
 -- name: given (postgresql)
 SELECT * FROM json_to_recordset(CAST(:given AS json)) AS rows
-    (target TEXT, fence BIGINT, at DOUBLE PRECISION, due DOUBLE PRECISION, phases TEXT, passed INTEGER, error TEXT, status INTEGER,
+    (target TEXT, fence BIGINT, at DOUBLE PRECISION, due DOUBLE PRECISION, phases TEXT, passed INTEGER, refused INTEGER, error TEXT, status INTEGER,
     seconds DOUBLE PRECISION, certificate_expires DOUBLE PRECISION, failure_threshold BIGINT, success_threshold BIGINT)
 
 -- name: record
@@ -72,11 +75,12 @@ ON CONFLICT (target, span, begins) DO UPDATE SET
 
 -- name: unannounced
 SELECT target, state, before, announced, error FROM probes_states
-WHERE at < :before AND ((state = 'DOWN' AND announced <> 'DOWN') OR (state = 'UP' AND announced = 'DOWN'))
+WHERE at < :before
+    AND ((state = 'DOWN' AND announced <> 'DOWN') OR (state <> 'DOWN' AND announced IN ('DOWN', 'ANNOUNCING')))
 ORDER BY target LIMIT :limit
 
 -- name: announced
-UPDATE probes_states SET announced = :state WHERE target = :target AND state = :state
+UPDATE probes_states SET announced = :state WHERE target = :target
 
 -- name: states
 SELECT * FROM probes_states
@@ -94,8 +98,14 @@ SELECT * FROM probes_results WHERE target = :target AND fence < :fence ORDER BY 
 -- name: bars
 SELECT target, fence, at, due, passed, error, status, seconds, phases FROM
     (SELECT probes_results.*, ROW_NUMBER() OVER (PARTITION BY target ORDER BY fence DESC) AS place
-     FROM probes_results WHERE at >= :since) AS placed
+     FROM probes_results WHERE target IN ({named}) AND at >= :since) AS placed
 WHERE place <= :limit ORDER BY target, fence
+
+-- name: named (sqlite)
+SELECT value FROM json_each(:names)
+
+-- name: named (postgresql)
+SELECT json_array_elements_text(CAST(:names AS json))
 
 -- name: sums
 SELECT target, SUM(up) AS up, SUM(down) AS down, SUM(seconds) AS seconds, MAX(slowest) AS slowest FROM probes_sums

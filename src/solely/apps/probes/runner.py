@@ -23,9 +23,16 @@ class Runner:
     """The schedules of one worker."""
 
     def __init__(
-        self, once: AsyncClient, prober: Prober, history: ProbeHistory, metrics: Metrics, lock_timeout: float
+        self,
+        once: AsyncClient,
+        prober: Prober,
+        on_demand: Prober,
+        history: ProbeHistory,
+        metrics: Metrics,
+        lock_timeout: float,
     ) -> None:
-        self._once, self._prober, self._history, self._metrics = once, prober, history, metrics
+        self._once, self._history, self._metrics = once, history, metrics
+        self._prober, self._on_demand = prober, on_demand
         self._ttl = lock_timeout  # of a tick: taken over earlier, it would find the mutex of the dead replica held
         self._running: dict[str, tuple[ProbeTarget, AsyncSchedule, asyncio.Task[None]]] = {}
         self._stopping: set[asyncio.Task[None]] = set()
@@ -35,13 +42,9 @@ class Runner:
         """How many targets are probed."""
         return len(self._running)
 
-    def check(self, target: ProbeTarget) -> None:
-        """Raises InvalidInput if the target has no valid schedule."""
-        self._schedule(target)
-
     def replace_prober(self, prober: Prober) -> None:
         """Probes with this one from now on, as the demo does."""
-        self._prober = prober
+        self._prober = self._on_demand = prober
 
     def follow(self, targets: Mapping[str, ProbeTarget]) -> None:
         """Probes these targets from now on, and no others. A probe that is running ends by itself."""
@@ -63,8 +66,8 @@ class Runner:
         await self._once.forget_schedule(_due(name), reason="the target was removed")
 
     async def probe(self, target: ProbeTarget, due: float | None = None) -> ProbeResult:
-        """Probes a target now; the result is counted and recorded."""
-        result, _ = await self._prober.probe(target)
+        """Probes a target now; the result is counted and recorded. What is not `due` uses no slot of what is."""
+        result, _ = await (self._on_demand if due is None else self._prober).probe(target)
         result.due = due
         self._metrics.count(PROBED, result.skipped or ("passed" if result.passed else "failed"))
         if not result.skipped:

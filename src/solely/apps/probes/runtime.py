@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...kit import Application
 from .checks import Checker
 from .figures import LATE, TARGETS
-from .history import ProbeHistory, TargetState, Turn
+from .history import ANNOUNCING, ProbeHistory, TargetState, Turn
 from .model import DOWN, PENDING
 from .mutex import ProbeMutex
 from .prober import Prober
@@ -13,13 +13,17 @@ from .runner import Runner
 from .settings import ProbesSettings
 from .targets import Targets
 
+_PATIENCE = 1.0  # seconds that a caller waits for a slot: Prometheus has ten, and other callers a retry
+
 
 class ProbesRuntime(Application[ProbesSettings]):
     """The prober of one worker, without its routes."""
 
     checker: Checker
+    asked: Checker
     mutex: ProbeMutex
     prober: Prober
+    on_demand: Prober  # of what callers ask for: with connections, resolvers and slots of its own
     history: ProbeHistory
     targets: Targets
     runner: Runner
@@ -35,12 +39,15 @@ class ProbesRuntime(Application[ProbesSettings]):
             jitter=given.jitter,
             retries=given.lock_retries,
         )
-        self.prober = Prober(self.mutex, self.checker)
+        self.prober = Prober(self.mutex, self.checker, at_once=given.at_once)
+        most = given.on_demand_at_once
+        self.asked = Checker(guard_allow=given.guard_allow, ca_file=given.ca_file, at_once=most)
+        self.on_demand = Prober(self.mutex, self.asked, at_once=most, patience=_PATIENCE, scheduled=False)
         self.history = ProbeHistory(
             service.data, on_late=lambda: service.metrics.count(LATE), on_drop=self.count_dropped
         )
         self.targets = Targets(service.data, given.targets)
-        self.runner = Runner(self.once, self.prober, self.history, service.metrics, given.lock_timeout)
+        self.runner = Runner(self.once, self.prober, self.on_demand, self.history, service.metrics, given.lock_timeout)
         service.metrics.gauge(TARGETS, lambda: float(self.runner.running))
         await self.follow()
 
@@ -48,6 +55,7 @@ class ProbesRuntime(Application[ProbesSettings]):
         """Waits for the probes that are running, and writes their results."""
         await self.runner.stop()
         await self.checker.close()
+        await self.asked.close()
         await self.record()
 
     async def follow(self) -> None:
@@ -66,11 +74,12 @@ class ProbesRuntime(Application[ProbesSettings]):
             await self.notify(turn)
 
     async def notify(self, turn: Turn) -> None:
-        """Announces that the target is down, or that it is no longer."""
-        target = self.targets.find(turn.target)
-        if target is None:
+        """Announces that the target is down, or that it is no longer. That it is down is not announced while it is not
+        to be probed: a probe that had begun before may end then."""
+        target, down = self.targets.find(turn.target), turn.state == DOWN
+        if target is None or (down and not self.targets.is_due(turn.target)):
             return
-        down = turn.state == DOWN
+        await self.history.announcing(turn)
         await self.announce(
             "Target down",
             fingerprint=target.name,
@@ -85,5 +94,5 @@ class ProbesRuntime(Application[ProbesSettings]):
         """Resets the state of a target that is not probed any more, and resolves its announcement."""
         known: TargetState | None = (await self.history.states()).get(name)
         await self.history.restart(name)
-        if known is not None and known.announced == DOWN:
-            await self.notify(Turn(name, PENDING, known.state, DOWN, ""))
+        if known is not None and known.announced in (DOWN, ANNOUNCING):
+            await self.notify(Turn(name, PENDING, known.state, known.announced, ""))

@@ -25,8 +25,18 @@ class ProbeModule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     query_name: str = ""
     query_type: str = "A"
 
-    def target(self, place: str, timeout: float) -> ProbeTarget:
-        """The target at this place; InvalidInput if it cannot be probed."""
+    def check(self, what: str) -> None:
+        """Raises InvalidInput, which shows no secret, if no target can be probed in this way."""
+        if self.prober == "dns" and not self.query_name:
+            raise InvalidInput(f"{what}: give query_name, the name that name servers are asked for")
+        self.target("www.example.org" if self.prober in ("http", "dns") else "www.example.org:443", 10.0, what=what)
+
+    def target(self, place: str, timeout: float, hostname: str = "", *, what: str = "") -> ProbeTarget:
+        """The target at this place; InvalidInput if it cannot be probed. The host that is asked for there is
+        `hostname`, or that of a header; the two must not differ."""
+        header = next((value for name, value in self.headers.items() if name.lower() == "host"), "")
+        if header and hostname not in ("", header):
+            raise InvalidInput(f"hostname {hostname!r:.80}: the module has a header Host with another value")
         found = ProbeTarget(
             name="probe",
             url=self._url(place),
@@ -35,9 +45,14 @@ class ProbeModule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             headers=self.headers,
             body=self.body,
             expect=self.expect,
+            hostname=hostname or header,
         )
-        found.check()
+        found.check(what)
         return found
+
+    def without_secrets(self) -> ProbeModule:
+        """As it is shown: without the values of headers, and without the body."""
+        return msgspec.structs.replace(self, headers=dict.fromkeys(self.headers, "…"), body="…" if self.body else "")
 
     def _url(self, place: str) -> str:
         if self.prober == "dns":
@@ -68,6 +83,8 @@ class ProbesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ca_file: str = ""
     # Probes at once per worker: each has a connection, and a slow target uses one slot until its timeout.
     at_once: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 500
+    # Those that callers ask for (/probe, run, login tests), which have slots of their own.
+    on_demand_at_once: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
     # Seconds until another replica may probe a target whose prober has died: the document's.
     lock_timeout: Annotated[float, msgspec.Meta(ge=1.0, le=3600.0)] = 60.0
     # Seconds to wait for a mutex that is held, the last for ever; and the share by which each varies: the document's.
@@ -87,7 +104,7 @@ class ProbesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         for target in self.targets:
             target.check()
         for name, module in self.modules.items():
-            module.expect.check(f"module {name!r}")
+            module.check(f"module {name!r}")
         if not all(0.0 < pause <= 600.0 for pause in self.backoff):
             raise InvalidInput("backoff: each pause must be between 0 and 600 seconds")
 

@@ -82,11 +82,13 @@ class Targets:
         now = time.time()
         return next((each for each in self.windows if each.covers(name, now)), None)
 
+    def is_due(self, name: str) -> bool:
+        """True if a target of this name is probed now: it is neither paused nor in maintenance."""
+        return name not in self.pauses and self.window(name) is None
+
     def due(self) -> dict[str, ProbeTarget]:
-        """The targets that are probed now: neither paused nor in maintenance."""
-        return {
-            name: target for name, target in self.all.items() if name not in self.pauses and self.window(name) is None
-        }
+        """The targets that are probed now."""
+        return {name: target for name, target in self.all.items() if self.is_due(name)}
 
     async def add(self, target: ProbeTarget, made_by: str) -> None:
         """Adds a target, or replaces the one of this name; InvalidInput if the settings have it."""
@@ -128,7 +130,7 @@ class Targets:
         if unknown := [name for name in names if name not in self.all]:
             raise InvalidInput(f"there is no target {unknown[0]!r}; known are {', '.join(self.all) or 'none'}")
         now = time.time()
-        if not (starts < ends and ends > now and ends - starts <= LONGEST_WINDOW):
+        if not (starts < ends and now < ends <= now + LONGEST_WINDOW and ends - starts <= LONGEST_WINDOW):
             raise InvalidInput("the window must end after it starts, in the future, and within 366 days")
         window = Maintenance(
             id=secrets.token_hex(6), targets=names, starts=starts, ends=ends, made=now, made_by=by, reason=why

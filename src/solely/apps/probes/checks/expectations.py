@@ -7,20 +7,20 @@ import time
 
 import msgspec
 
-from ....kit import Response
+from ....kit import Response, search_pattern
 from ..model import Expectations, Scalar
 
 _PATH = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")  # of a JSON path: a name, or an index
 
 
-def unmet(expected: Expectations, response: Response) -> tuple[str, bool]:
+async def unmet(expected: Expectations, response: Response) -> tuple[str, bool]:
     """Why the response is not as expected, "" if it is; and True if a pattern says so."""
     late = expected.latency is not None and response.timings.total > expected.latency
     if not any(_is(response.status, each) for each in expected.status):
         return f"status {response.status} is not {' or '.join(map(str, expected.status))}", False
-    if expected.body and not re.search(expected.body, response.text):
+    if expected.body and await search_pattern(expected.body, response.text) is None:
         return f"the body does not contain {expected.body!r}", True
-    if expected.body_not and re.search(expected.body_not, response.text):
+    if expected.body_not and await search_pattern(expected.body_not, response.text) is not None:
         return f"the body contains {expected.body_not!r}", True
     if expected.json and (wrong := _unequal(expected.json, response)):
         return wrong, False
@@ -58,8 +58,11 @@ def at_path(document: object, path: str) -> object:
 
 
 def decoded(response: Response) -> object:
-    """The body as JSON; ValueError if it is something else."""
-    return msgspec.json.decode(response.body)
+    """The body as JSON; ValueError if it is something else, or is nested too deep."""
+    try:
+        return msgspec.json.decode(response.body)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def _is(status: int, expected: int | str) -> bool:
@@ -70,8 +73,8 @@ def _is(status: int, expected: int | str) -> bool:
 def _unequal(expected: dict[str, Scalar], response: Response) -> str:
     try:
         document = decoded(response)
-    except ValueError:  # of which msgspec.DecodeError is one
-        return "the body is not JSON"
+    except ValueError as invalid:  # of which msgspec.DecodeError is one, whose text may quote the body
+        return "the body is not JSON" + ("" if isinstance(invalid, msgspec.DecodeError) else f": {invalid}")
     for path, value in expected.items():
         try:
             found = at_path(document, path)
