@@ -62,6 +62,45 @@ await step("after reset", () => tasks.trigger("hello", payload, { idempotencyKey
 await step("worked", () => tasks.trigger("worked", { n: 20 }, {}, once));
 await step("poll", () => runs.poll(seen.worked.id, { pollIntervalMs: 50 }, once));
 
+// Large payloads, which version 4 uploads before it triggers: it never sends more than 128 KiB inline.
+const large = { when: new Date(0), text: "x".repeat(200 * 1024) };
+await step("large", () => tasks.trigger("large", large, { idempotencyKey: "large" }, once));
+await step("large.again", () => tasks.trigger("large", large, { idempotencyKey: "large" }, once));
+await step("large.read", async () => lengths(await runs.retrieve(seen.large.id, once)));
+await step("larger", async () => {
+  const run = await tasks.trigger("large", { text: "y".repeat(2 * 1024 * 1024) }, {}, once);
+  return lengths(await runs.retrieve(run.id, once));
+});
+await step("too large", () => tasks.trigger("large", "z".repeat(5 * 1024 * 1024), {}, once));
+await step("large.batch", async () => {
+  const sent = await tasks.batchTrigger("large", [{ payload: large }, { payload: 1 }], {}, once);
+  const found = sent.runs ?? (await batch.retrieve(sent.batchId, once)).runs;
+  return lengths(await runs.retrieve(found[0].id ?? found[0], once));
+});
+
+function lengths(run) {
+  return { when: run.payload.when, text: run.payload.text.length };
+}
+
+// The loop of version 3.3.17 does not end with the run, whatever the service answers.
+const endless = process.env.ENDLESS === "yes";
+async function watch(id) {
+  const states = [];
+  for await (const run of runs.subscribeToRun(id)) {
+    states.push({ status: run.status, payload: run.payload, output: run.output, error: run.error?.message });
+    if (endless && run.finishedAt) break;
+  }
+  return states;
+}
+const later = { delay: new Date(Date.now() + 2000) };
+await step("watched", async () => watch((await tasks.trigger("worked", { n: 21 }, later, once)).id));
+await step("watched.ended", async () => watch(seen.worked.id));
+await step("watched.failed", async () => watch((await tasks.trigger("broken", {}, { maxAttempts: 1 }, once)).id));
+await step("watched.unknown", () => watch(`run_${"a".repeat(39)}`));
+await step("watched.batch", async () => {
+  for await (const run of runs.subscribeToBatch(seen.batchTrigger.batchId)) return run;
+});
+
 await step("missing", () => runs.retrieve(`run_${"a".repeat(39)}`, once));
 await step("invalid", () => tasks.trigger("hello", 1, { tags: [...Array(11).keys()].map(String) }, once));
 console.log(JSON.stringify(seen));

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from tests.apps.triggers.working import BURST, Faults, Worker
-from tests.conftest import in_schema, isolated
+from tests.conftest import STORES, in_schema, isolated
 from tests.postgres_server import PYPI_POSTGRES
 
 PLACES = ("embedded", "redis_postgres") if PYPI_POSTGRES is not None else ("embedded",)
+
+
+def _file(request: pytest.FixtureRequest) -> str:
+    folder: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+    return f"sqlite:///{folder.mktemp('pair') / 'data.db'}"
+
+
+# Name → the URLs of a store and a database, fresh and empty. They can be asked for by a fixture of a module.
+PAIRS: dict[str, Callable[[pytest.FixtureRequest], tuple[str, str]]] = {
+    "sqlite-sqlite": lambda request: (_file(request), _file(request)),
+    "valkey-postgres": lambda request: (STORES["valkey"](request), STORES["postgres"](request)),
+    "postgres-postgres": lambda request: (STORES["postgres"](request), STORES["postgres"](request)),
+    "mongo-sqlite": lambda request: (STORES["mongo"](request), _file(request)),
+}
+PAIRS = {name: pair for name, pair in PAIRS.items() if {*name.split("-")} <= {*STORES}}
 
 
 @pytest.fixture(params=PLACES)

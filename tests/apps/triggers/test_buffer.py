@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from solely import DataError, DataUnavailable
+from solely import DataError, DataUnavailable, InvalidInput
+from solely.apps.triggers.buffer import read_item
 from solely.apps.triggers.drainer import DEFERRED, Drainer
 from solely.apps.triggers.model import CANCELED, FAILED, QUEUED, BufferedRun, RunChange, TaskRun, new_run_id, now
 from solely.testing.clock import ManualClock
@@ -69,27 +70,58 @@ async def test_changes_of_a_buffered_run_are_applied_when_it_is_drained(anywhere
     assert (stored.tags, stored.metadata, stored.state) == (["first", "second"], {"n": 3}, CANCELED)
 
 
-async def test_a_change_between_the_insert_and_the_removal_of_the_item_is_not_lost(
-    anywhere: Worker, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("moment", ["seal", "insert"])
+async def test_a_change_between_the_seal_and_the_removal_of_the_item_is_not_lost(
+    anywhere: Worker, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """The drainer has inserted the run, and a caller that did not see the row changes the item."""
+    """A caller changes the run right after the drainer has sealed its item, or has inserted it."""
     accepted = await anywhere.buffer_one(metadata={"n": 1})
     edit = RunChange(kind="metadata", at=now(), edits=[{"type": "increment", "key": "n", "value": 1}])
-    await anywhere.app.buffer.change(HERE, accepted.id, edit)
+    await change(anywhere, accepted.id, edit)
     insert, changes = anywhere.app.table.insert, [edit]
 
-    async def inserted_then_changed(runs: Any) -> set[str]:
-        ids = await insert(runs)
-        if accepted.id in ids:
-            assert await anywhere.app.buffer.change(HERE, accepted.id, changes.pop()) is not None
-        return ids
+    async def inserted_and_changed(runs: list[TaskRun], *noted: Any) -> set[str]:
+        ids = await insert(runs, *noted) if moment == "insert" else set()
+        if changes and accepted.id in {run.id for run in runs}:
+            assert (await change(anywhere, accepted.id, changes.pop())).metadata == {"n": 3}
+        return ids or await insert(runs, *noted)
 
-    monkeypatch.setattr(anywhere.app.table, "insert", inserted_then_changed)
+    monkeypatch.setattr(anywhere.app.table, "insert", inserted_and_changed)
     await anywhere.drain()
     stored = await anywhere.stored(accepted.id)
     assert stored is not None
     assert (stored.metadata, changes) == ({"n": 3}, [])
     assert await anywhere.buffered() == 0
+
+
+async def test_a_sealed_item_takes_no_change_and_has_all_that_were_accepted(anywhere: Worker) -> None:
+    accepted = await anywhere.buffer_one()
+    await change(anywhere, accepted.id, tagged("before"))
+    sealed = await anywhere.app.buffer.seal(HERE, accepted.id)
+    assert sealed is not None
+    assert sealed.current.tags == ["before"]
+    assert await anywhere.app.buffer.change(HERE, accepted.id, tagged("after")) is None
+    assert await anywhere.app.buffer.seal(HERE, accepted.id) == sealed
+
+
+async def test_a_run_of_the_largest_size_that_the_buffer_takes_is_sealed_and_stored() -> None:
+    """A sealed item is no larger than an open one."""
+    async with Worker(**BURST) as worker:
+
+        async def push(spaces: int) -> str:
+            payload = '""' + " " * spaces
+            run = TaskRun(id=new_run_id(HERE, "task", None), environment=HERE, task="task", payload=payload)
+            await worker.app.buffer.push(run)
+            return run.id
+
+        item = await worker.app.buffer.queues[HERE].read((await push(0))[-26:])
+        assert item is not None
+        left = 256 * 1024 - len(item.payload)
+        with pytest.raises(InvalidInput):
+            await push(left + 1)
+        largest = await push(left)
+        await worker.drain()
+        assert await worker.stored(largest) is not None
 
 
 async def test_no_tag_of_1000_changes_made_while_buffered_is_lost(anywhere: Worker) -> None:
@@ -168,7 +200,7 @@ async def test_a_drainer_killed_between_take_and_insert_strands_nothing() -> Non
         assert [row["id"] for row in await worker.rows(idempotency_key=KEY)] == [accepted.id]
 
 
-@pytest.mark.parametrize("step", ["insert", "seal"])
+@pytest.mark.parametrize("step", ["seal", "insert"])
 async def test_a_drainer_killed_after_its_insert_or_its_seal_repeats_nothing(step: str) -> None:
     clock = ManualClock()
     async with Worker(clock=clock, **BURST) as worker:
@@ -178,9 +210,9 @@ async def test_a_drainer_killed_after_its_insert_or_its_seal_repeats_nothing(ste
         queue = worker.app.buffer.queues[HERE]
         while (item := await queue.take(ttl=30.0)) is not None:
             if step == "seal":
+                assert await worker.app.buffer.seal(HERE, read_item(item.payload).run.id, item) is not None
+            else:
                 await worker.app.drainer.drain(item)  # and never acked
-            elif (there := await worker.app.buffer.at(HERE, item.id)) is not None:
-                await worker.app.drainer.materialize(there)
         clock.advance(31.0)
         await worker.drain()
         assert await worker.buffered() == 0
@@ -191,7 +223,7 @@ async def test_a_drainer_killed_after_its_insert_or_its_seal_repeats_nothing(ste
 async def test_an_outage_of_sql_counts_as_no_attempt(anywhere: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     accepted = await anywhere.buffer_one(KEY)
 
-    async def away(runs: Any) -> set[str]:
+    async def away(*given: Any) -> set[str]:
         raise DataUnavailable("the database restarts")
 
     with monkeypatch.context() as patch:
@@ -219,10 +251,10 @@ async def test_a_run_that_sql_refuses_becomes_a_failed_run_after_three_attempts(
         other = await worker.trigger(payload="fine")
         insert = worker.app.table.insert
 
-        async def refusing(runs: list[TaskRun]) -> set[str]:
+        async def refusing(runs: list[TaskRun], *changes: Any) -> set[str]:
             if any(run.payload == '"poison"' for run in runs):
                 raise DataError("invalid byte sequence")
-            return await insert(runs)
+            return await insert(runs, *changes)
 
         monkeypatch.setattr(worker.app.table, "insert", refusing)
         for _ in range(3):
@@ -235,6 +267,33 @@ async def test_a_run_that_sql_refuses_becomes_a_failed_run_after_three_attempts(
         assert await worker.stored(other.id) is not None
         assert await worker.buffered() == 0
         assert (await worker.trigger(KEY, payload="poison")).id == poison.id, "a failed run keeps its key"
+
+
+async def test_a_canceled_run_that_sql_refuses_stays_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one whose key another run has by now is stored without it."""
+    async with Worker(**BURST) as worker:
+        first = await worker.buffer_one(KEY)
+        await change(worker, first.id, RunChange(kind="cancel", at=now()))
+        assert await worker.app.runs.reset(HERE, "task", KEY)
+        second = await worker.trigger(KEY)
+        await worker.app.table.insert_failed(await worker.find(first.id), "refused")
+        stored = await worker.stored(first.id)
+        assert stored is not None
+        assert (stored.state, stored.error, stored.idempotency_key) == (CANCELED, "refused", None)
+        assert (await worker.trigger(KEY)).id == second.id
+
+
+async def test_a_change_of_a_run_that_sql_refuses_asks_for_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Worker(**BURST) as worker:
+        accepted = await worker.buffer_one()
+        assert await worker.app.buffer.seal(HERE, accepted.id) is not None
+
+        async def refuse(*given: Any) -> set[str]:
+            raise DataError("invalid byte sequence")
+
+        monkeypatch.setattr(worker.app.table, "insert", refuse)
+        with pytest.raises(DataUnavailable, match=f"run {accepted.id} is not stored yet.*invalid byte sequence"):
+            await change(worker, accepted.id, tagged("late"))
 
 
 async def test_a_run_that_no_drainer_survives_becomes_a_failed_run() -> None:

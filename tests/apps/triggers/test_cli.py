@@ -123,9 +123,22 @@ def test_a_module_that_has_no_tasks_or_is_not_there_is_refused(run: Run, module:
     assert (refused.code, "between 1s and 1h" in refused.err) == (2, True)
 
 
-@pytest.mark.parametrize(
-    "name", ["../evil", "./some_tasks", ".", "..", ".evil", "", "a..b", "a/b", "a b", "a\nb", "\udcff"]
-)
+@pytest.mark.parametrize("name", ["../evil", "./some_tasks", ".", "..", ".evil", "", "a..b", "a/b", "a b", "a\nb"])
 def test_what_names_no_module_is_refused(run: Run, module: Path, name: str) -> None:
     refused = run("work", name)
     assert (refused.code, "is not the name of a Python module" in refused.err) == (2, True), refused
+
+
+def test_moments_of_a_run_are_shown_as_times(run: Run) -> None:
+    made = answered(run("trigger", "timed", "--delay", "1h", "-o", "json"))
+    lines = run("show", made["id"]).out.splitlines()
+    for name in ("created_at", "available_at"):
+        (line,) = [line for line in lines if line.startswith(name)]
+        assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", line), line
+
+
+def test_a_delay_that_is_over_is_none_and_the_list_still_answers(desk: Desk, run: Run) -> None:
+    id = desk.trigger("early", delay="0001-01-01T00:00:00+14:00")  # in the year 0 of UTC
+    assert run("runs").code == 0
+    assert run("show", id).code == 0
+    assert desk.take("early")["id"] == id

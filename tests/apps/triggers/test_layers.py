@@ -11,8 +11,8 @@ FOLDER = Path(solely.apps.triggers.__file__).parent
 # A folder or module may import those of the rows before its own, and itself.
 LAYERS = (
     ("model", "figures", "acts", "batches"),
-    ("settings", "parents", "batch_table"),
-    ("table", "work"),
+    ("settings", "parents", "batch_table", "lists"),
+    ("table", "uploads", "work"),
     ("buffer", "charts"),
     ("gate", "claim"),
     ("drainer",),

@@ -14,7 +14,7 @@ import pytest
 from tests.apps.alerts.test_pages import Elements, csrf_of
 from tests.apps.operator import BECAUSE, operating
 from tests.apps.triggers.test_work_http import Desk
-from tests.service.serving import TOKENS
+from tests.service.serving import TOKENS, until
 
 NASTY = "<script>alert('x')<script>&\"ü"
 
@@ -141,3 +141,16 @@ def test_buttons_are_only_for_those_who_may(desk: Desk) -> None:
         assert "/triggers/reset" not in writer.get("/triggers").text
     with logged_in(desk, "admin") as admin:
         assert "/triggers/reset" in admin.get("/triggers").text
+
+
+def test_a_run_whose_worker_died_is_not_shown_as_executing_under_a_lease(desk: Desk) -> None:
+    id = desk.trigger("abandoned")
+    taken = desk.take("abandoned", lease=1, worker="gone")
+    assert taken["id"] == id
+    until(lambda: "stopped renewing the lease" in desk.get(f"/triggers/run?id={id}").text)
+    assert "leased for" not in desk.get(f"/triggers/run?id={id}").text
+    page = desk.get("/triggers").text
+    assert "1 run whose worker has stopped" in " ".join(page.split())
+    assert [gate["abandoned"] for gate in desk.ask("/api/triggers/gate")["gates"]] == [1]
+    desk.settle(desk.take("abandoned"), "complete")
+    assert [gate["abandoned"] for gate in desk.ask("/api/triggers/gate")["gates"]] == [0]

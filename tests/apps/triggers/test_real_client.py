@@ -48,7 +48,8 @@ def seen(npm: str, version: str, request: pytest.FixtureRequest) -> dict[str, An
         (folder / "installed").touch()
     shutil.copy(SCRIPT, folder / SCRIPT.name)
     with operating("triggers", {}) as it, working(it.service.address):
-        place = {"TRIGGER_API_URL": it.service.address, "TRIGGER_SECRET_KEY": TOKENS["write"]}
+        endless = "yes" if version.startswith("3") else "no"
+        place = {"ENDLESS": endless, "TRIGGER_API_URL": it.service.address, "TRIGGER_SECRET_KEY": TOKENS["write"]}
         words = ["node", SCRIPT.name]
         ran = subprocess.run(
             words, cwd=folder, env={**os.environ, **place}, timeout=PATIENT, capture_output=True, text=True
@@ -59,7 +60,7 @@ def seen(npm: str, version: str, request: pytest.FixtureRequest) -> dict[str, An
 
 
 class working:
-    """A worker of the task `worked`, while it is entered."""
+    """A worker of the tasks `worked` and `broken`, while it is entered."""
 
     def __init__(self, address: str) -> None:
         task = Tasks()
@@ -67,6 +68,10 @@ class working:
         @task("worked")
         def worked(payload: dict[str, int]) -> dict[str, int]:
             return {"twice": 2 * payload["n"]}
+
+        @task("broken")
+        def broken(payload: object) -> None:
+            raise ValueError("it broke")
 
         self._client = Client(address, token=TOKENS["write"])
         self._worker = TaskWorker(self._client, task, at_once=1, wait=0.5)
@@ -132,6 +137,26 @@ def test_a_key_is_reset(seen: dict[str, Any], version: str) -> None:
 
 def test_a_run_is_polled_until_a_worker_has_completed_it(seen: dict[str, Any]) -> None:
     assert (seen["poll"]["status"], seen["poll"]["output"]) == ("COMPLETED", {"twice": 40})
+
+
+def test_large_payloads_arrive(seen: dict[str, Any]) -> None:
+    assert seen["large.again"]["id"] == seen["large"]["id"]
+    assert seen["large.read"] == seen["large.batch"] == {"when": "1970-01-01T00:00:00.000Z", "text": 200 * 1024}
+    assert seen["larger"]["text"] == 2 * 1024 * 1024
+    assert seen["too large"]["status"] == 413
+
+
+def test_a_subscription_ends_with_its_run(seen: dict[str, Any]) -> None:
+    first, last = seen["watched"][0], seen["watched"][-1]
+    assert (first["status"], last["status"]) == ("DELAYED", "COMPLETED")
+    assert (last["payload"], last["output"]) == ({"n": 21}, {"twice": 42})
+    assert [run["status"] for run in seen["watched.ended"]] == ["COMPLETED"]
+    assert (seen["watched.failed"][-1]["status"], "it broke" in seen["watched.failed"][-1]["error"]) == ("FAILED", True)
+
+
+def test_a_subscription_that_is_refused_raises_an_error(seen: dict[str, Any]) -> None:
+    assert "there is no run" in seen["watched.unknown"]["message"]
+    assert "batches are not offered" in seen["watched.batch"]["message"]
 
 
 def test_refusals_say_why(seen: dict[str, Any]) -> None:

@@ -78,18 +78,26 @@ def test_tasks_get_their_payload_and_return_the_output(desk: Desk) -> None:
         await asyncio.sleep(0)
         return payload.upper()
 
+    class Called:
+        async def __call__(self, payload: Order) -> int:
+            return payload.number
+
+    task("object")(Called())
+    task("lambda")(lambda payload: later(payload))
     ids = [
         desk.trigger("plain", [1, None]),
         desk.trigger("typed", {"number": 7}, idempotencyKey="k", tags=["t"], metadata={"m": 1}),
         desk.trigger("async", "text"),
+        desk.trigger("object", {"number": 8}),
+        desk.trigger("lambda", "short"),
     ]
     with working(desk, task):
         found = [ended(desk, id) for id in ids]
-    assert [each["run"]["state"] for each in found] == ["COMPLETED"] * 3
+    assert [each["run"]["state"] for each in found] == ["COMPLETED"] * 5
     assert [each["output"] for each in found] == [
-        {"got": [1, None]}, [7, ids[1], 1, 2, "k", ["t"], {"m": 1}], "TEXT",
+        {"got": [1, None]}, [7, ids[1], 1, 2, "k", ["t"], {"m": 1}], "TEXT", 8, "SHORT",
     ]  # fmt: skip
-    assert [each["attempts"][0]["worker"] for each in found] == ["tester"] * 3
+    assert [each["attempts"][0]["worker"] for each in found] == ["tester"] * 5
     assert plain(5) == {"got": 5}  # a task stays a function
 
 

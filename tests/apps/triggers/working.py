@@ -61,7 +61,9 @@ class Worker:
         self.data = open_database(self._data_url)
         await migrate(self.data, "triggers", "solely.apps.triggers")
         known = SimpleNamespace(database_url=self._data_url, store_timeout=self._timeout)
+        signing = SimpleNamespace(sign=lambda use, text: text)
         service: Any = SimpleNamespace(data=self.data, metrics=self.metrics, telemetry=None, settings=known)
+        service.sessions = signing
         self.app = TriggersRuntime(service, self.settings)
         self.app.once = self.once
         await self.app.start()

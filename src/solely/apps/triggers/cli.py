@@ -22,8 +22,10 @@ from ...kit.commands import (
     in_form,
     leave,
     list_command,
+    parsed_json,
     show_rows,
     talk,
+    timed,
 )
 from . import acts
 
@@ -58,12 +60,7 @@ command.add_command(act_command(acts.RESET, "reset"))
 @at_service
 def trigger(client: ServiceClient, form: Form, task: str, payload: str, **given: Any) -> None:
     """Triggers a run of TASK and prints its id."""
-    import json
-
-    try:
-        value = json.loads(payload)
-    except ValueError as error:
-        raise click.BadParameter(f"{payload!r:.80} is not JSON: {error}", param_hint="--payload") from None
+    value = parsed_json(payload, "--payload")
     spans = {"idempotencyKeyTTL": given["key_ttl"], "delay": given["delay"]}
     options = {
         "idempotencyKey": given["key"],
@@ -90,7 +87,8 @@ def show(client: ServiceClient, form: Form, id: str) -> None:
     if form.name == "json":
         form.one(found)
         return
-    form.one({**found["run"], **{name: found[name] for name in ("payload", "output", "metadata", "replay_of")}})
+    run = timed(found["run"], acts.RUNS.times)
+    form.one({**run, **{name: found[name] for name in ("payload", "output", "metadata", "replay_of")}})
     for listing in (_ATTEMPTS, _TIMELINE):
         talk(f"\n{listing.summary}")
         show_rows(form, listing, found)

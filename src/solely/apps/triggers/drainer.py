@@ -1,5 +1,5 @@
-"""The drainer moves buffered runs to SQL: environments in rotation, in batches. A run stays in the buffer until SQL has
-it with all changes, so that a drainer that dies at any point strands nothing."""
+"""The drainer moves buffered runs to SQL: environments in rotation, in batches. It seals an item before it inserts the
+run, and removes it afterwards: a drainer that dies at any point strands nothing, and no accepted change is missing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import structlog
 
-from ... import AsyncItem, DataUnavailable, InvalidInput, ItemInfo, PermanentFailure, QueueWorker, SolelyError
+from ... import AsyncItem, DataUnavailable, InvalidInput, PermanentFailure, QueueWorker, SolelyError
 from ...kit import Backoff, Metrics
 from .batches import Batches
-from .buffer import Buffer, drained_item, read_item
+from .buffer import Buffer, read_item
 from .figures import DRAINED, DUPLICATES
 from .gate import Gate
 from .model import BufferedRun, RunChange, now
@@ -58,11 +58,10 @@ class Drainer:
             buffered = read_item(item.payload)
         except InvalidInput as error:
             raise PermanentFailure(str(error)) from error
-        if buffered.drained:
-            return
         await self._until_calm(buffered)
-        await self._store_or_fail(buffered, item.attempts)
-        await self._seal(item, buffered)
+        sealed = await self._buffer.seal(buffered.run.environment, buffered.run.id, item)
+        if sealed is not None:  # else another drainer, which had the item after this one, has removed it
+            await self._store_or_fail(sealed, item.attempts)
 
     async def _until_calm(self, buffered: BufferedRun) -> None:
         """Returns when the burst is over, or has lasted for DEFERRED: until then SQL and this worker are left to it."""
@@ -75,9 +74,18 @@ class Drainer:
         ends = (buffered.run.buffered_at or 0.0) + DEFERRED
         return min(self._gate.tripped_for(buffered.run.environment), ends - now())
 
-    async def materialize(self, buffered: BufferedRun) -> None:
-        """Stores a run now. Its item stays, and the drainer finds that SQL has it."""
-        await self._store([buffered])
+    async def materialize(self, environment: str, id: str) -> None:
+        """SQL has the run of this id afterwards, if it was buffered. Its item stays, and the drainer finds the row.
+        Raises DataUnavailable if SQL does not take it now; if SQL never does, the drainer stores it as FAILED."""
+        sealed = await self._buffer.seal(environment, id)
+        if sealed is None:
+            return
+        try:
+            await self._store([sealed])
+        except DataUnavailable:
+            raise
+        except Exception as error:
+            raise DataUnavailable(f"run {id} is not stored yet, since SQL refused it; try again: {error}") from error
 
     async def _store_or_fail(self, buffered: BufferedRun, attempts: int) -> None:
         error: Exception = SolelyError(f"no drainer survived it in {self._attempts} attempts")
@@ -95,19 +103,6 @@ class Drainer:
         await self._table.insert_failed(buffered.current, f"the run could not be stored: {error}")
         self._metrics.count(DRAINED, "failed")
 
-    async def _seal(self, item: AsyncItem, buffered: BufferedRun) -> None:
-        """Marks the item as drained if it is as it was stored; changes that were made meanwhile are applied first."""
-        queue, seen, last = self._buffer.queues[buffered.run.environment], item, buffered
-        expected: AsyncItem | ItemInfo = seen
-        while not await queue.amend(item.id, drained_item(last), expected=expected):
-            found = await queue.read(item.id)
-            if found is None or found.fence != item.fence:
-                return  # another drainer, which had the item after this one, has removed it
-            last, expected = read_item(found.payload), found
-            if last.drained:
-                return
-            await self._apply(last.run.environment, last.run.id, last.changes)
-
     # -- batches
 
     async def _store_each(self, batch: Sequence[BufferedRun]) -> list[Exception | None]:
@@ -121,7 +116,8 @@ class Drainer:
         return [None] * len(batch)
 
     async def _store(self, batch: Sequence[BufferedRun]) -> None:
-        inserted = await self._table.insert([each.current for each in batch])
+        changes = {each.run.id: each.changes for each in batch if each.changes}
+        inserted = await self._table.insert([each.current for each in batch], changes)
         for each in batch:
             if each.run.id not in inserted:
                 await self._resolve(each)

@@ -19,6 +19,11 @@ log = structlog.get_logger("solely.triggers")
 _AWAY = 1.0  # seconds that an unreachable store is not asked: triggers pass meanwhile, and do not wait for it each
 
 
+def gate_name(environment: str) -> str:
+    """The window that all workers share for this environment."""
+    return own(f"gate/{environment}")
+
+
 class EnvironmentGate:
     """What this worker knows of one environment."""
 
@@ -74,7 +79,7 @@ class Gate:
             return None
         try:
             admitted = await self._once.limit(
-                own(f"gate/{environment}"), limit=settings.trip_threshold, per=settings.trip_window
+                gate_name(environment), limit=settings.trip_threshold, per=settings.trip_window
             )
         except StoreError as error:
             if isinstance(error, DataError):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import re
 import secrets
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
+from ... import InvalidInput
 from ...kit import Row, from_row, part_of, reserved
 
 own = partial(reserved, "triggers")  # a name (of a key, a queue, …) that only this application may write
@@ -25,7 +29,11 @@ COMPLETED: State = "COMPLETED"
 FAILED: State = "FAILED"
 CANCELED: State = "CANCELED"
 ENDED = (COMPLETED, FAILED, CANCELED)
+_STATES = get_args(State)
 
+MOST_METADATA = 256 * 1024  # bytes of a run's metadata, as trigger.dev has it
+MOST_OPERATIONS = 1_000  # on metadata in one request: trigger.dev's client sends those of a second together
+_MOST_COMPARED = 1_000_000  # values of lists that the operations of one request may look at: some 30 ms
 MOST_TAGS = 10  # of one run, as trigger.dev has it
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\u0000]*\Z")]
 TaskName = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\u0000/]*\Z")]
@@ -37,6 +45,7 @@ _RANDOM = 8  # bytes of a run id that are its own: 13 characters
 _SLOT = 16  # bytes of a run id that name its place in the buffer: 26 characters
 _SLOT_LENGTH = 26
 _RECENT = 1_000  # keys whose encoding is cached: a trigger needs it twice, and some hundred are in flight
+_DIGEST = "sha256:"  # begins a key that stands for another one
 _MAX_KEY = 512  # bytes of a name in the store, and of a key that an index of PostgreSQL can hold in any encoding
 
 
@@ -89,6 +98,16 @@ def run_of(row: Row) -> TaskRun:
     return from_row(TaskRun, row)
 
 
+def version_of(run: TaskRun) -> str:
+    """What changes whenever the run does."""
+    return version(run.updated_at, run.attempts, run.state)
+
+
+def version(updated_at: float, attempts: int, state: State) -> str:
+    """The version of a run with these columns, in the form of an offset of Electric."""
+    return f"{int(1e6 * updated_at)}_{len(_STATES) * attempts + _STATES.index(state)}"
+
+
 def json_text(value: object) -> str:
     """The value as a column of JSON."""
     return msgspec.json.encode(value).decode()
@@ -98,8 +117,11 @@ def json_text(value: object) -> str:
 
 
 def stored_key_of(key: str) -> str:
-    """The user's key as it is stored: one that is too long for the store or an index is replaced by its digest."""
-    return key if len(key.encode()) <= _MAX_KEY else f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+    """The user's key as it is stored: one that is too long for the store or an index is replaced by its digest, and so
+    is one that could be taken for such a digest."""
+    if len(key.encode()) <= _MAX_KEY and not key.startswith(_DIGEST):
+        return key
+    return f"{_DIGEST}{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def slot_of_key(environment: str, task: str, key: str) -> str:
@@ -123,15 +145,20 @@ def slot_of(run_id: str) -> str:
 @lru_cache(_RECENT)
 def claim_key(environment: str, task: str, key: str) -> str:
     """The logical key of the claim, as the document names it. Its parts are encoded: no two keys share a claim."""
-    name = f"{_claims_of(environment, task)}:{part_of(key)}"
+    name = f"{_claims_of_task(environment, task)}:{part_of(key)}"
     if len(name) <= _MAX_KEY:
         return name
     return own(f"mollifier:idempotency:~{hashlib.sha256(name.encode()).hexdigest()}")
 
 
 @lru_cache(_RECENT)
-def _claims_of(environment: str, task: str) -> str:
-    return own(f"mollifier:idempotency:{part_of(environment)}:{part_of(task)}")
+def _claims_of_task(environment: str, task: str) -> str:
+    return f"{claims_of(environment)}{part_of(task)}"
+
+
+def claims_of(environment: str) -> str:
+    """The beginning of the claims of this environment, but for those whose names are too long."""
+    return own(f"mollifier:idempotency:{part_of(environment)}:")
 
 
 def digest_of(payload: object) -> str:
@@ -166,11 +193,12 @@ class RunChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BufferedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run in the buffer as it was triggered, and the changes that were made since. Once `drained`, SQL has it."""
+    """A run in the buffer as it was triggered, and the changes that were made since. It takes more while it is `open`;
+    then it is sealed, and inserted into SQL as it is. A default is not written: sealing never enlarges an item."""
 
     run: TaskRun
     changes: list[RunChange] = []
-    drained: bool = False
+    open: bool = False
 
     @property
     def current(self) -> TaskRun:
@@ -193,16 +221,37 @@ def changed(run: TaskRun, change: RunChange) -> TaskRun:
         added = [tag for tag in dict.fromkeys(change.tags) if tag not in run.tags]
         return msgspec.structs.replace(run, tags=[*run.tags, *added], updated_at=change.at)
     if change.kind == "metadata":
-        metadata = dict(run.metadata if change.metadata is None else change.metadata)
-        for edit in change.edits:
-            _edit(metadata, edit)
+        metadata = edited(run.metadata if change.metadata is None else change.metadata, change.edits)
         return msgspec.structs.replace(run, metadata=metadata, updated_at=change.at)
     if change.kind == "reset":
-        return msgspec.structs.replace(run, key_expires_at=change.at)
+        return msgspec.structs.replace(run, key_expires_at=0.0)  # over by the clock of every replica
     if run.state in ENDED:
         return run
     ended: Any = {"state": CANCELED, "finished_at": change.at, "lease_owner": None, "lease_until": None}
     return msgspec.structs.replace(run, **ended, updated_at=change.at)
+
+
+def edited(metadata: dict[str, Any], edits: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The metadata after these operations. InvalidInput if it is too large then, or they take too long."""
+    metadata = {name: [*value] if isinstance(value, list) else value for name, value in metadata.items()}
+    compared = 0
+    for edit in edits:
+        there = metadata.get(str(edit.get("key", "")))
+        if edit.get("type") == "remove" and isinstance(there, list):
+            compared += len(there) * _values_in(edit.get("value"))
+        if compared > _MOST_COMPARED:
+            raise InvalidInput(f"operations: they look at more than {_MOST_COMPARED} values; send fewer at once")
+        _edit(metadata, edit)
+    if edits and len(msgspec.json.encode(metadata)) > MOST_METADATA:
+        raise InvalidInput(f"the metadata would have more than {MOST_METADATA} bytes; put it into the output")
+    return metadata
+
+
+def _values_in(value: object) -> int:
+    """How many values a comparison with this one looks at, at most."""
+    if isinstance(value, dict):
+        return 1 + sum(map(_values_in, value.values()))
+    return 1 + sum(map(_values_in, value)) if isinstance(value, list) else 1
 
 
 def _edit(metadata: dict[str, Any], edit: dict[str, Any]) -> None:
@@ -217,11 +266,23 @@ def _edit(metadata: dict[str, Any], edit: dict[str, Any]) -> None:
     elif kind == "delete":
         metadata.pop(key, None)
     elif kind == "append":
-        metadata[key] = [*(there if isinstance(there, list) else [] if there is None else [there]), value]
+        if isinstance(there, list):
+            there.append(value)
+        else:
+            metadata[key] = [value] if there is None else [there, value]
     elif kind == "remove" and isinstance(there, list):
         metadata[key] = [each for each in there if each != value]
     elif kind == "increment" and isinstance(there or 0, int | float) and isinstance(value, int | float):
-        metadata[key] = (there or 0) + value
+        metadata[key] = _sum(key, there or 0, value)
+
+
+def _sum(key: str, there: float, value: float) -> float:
+    """InvalidInput if no float has it: JSON could not give it back."""
+    with suppress(OverflowError):  # of an integer that is too large for a float
+        total = there + value
+        if math.isfinite(total):
+            return total
+    raise InvalidInput(f"operations: {key!r:.80} would be beyond the numbers of a float")
 
 
 def now() -> float:

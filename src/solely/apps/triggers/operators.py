@@ -10,6 +10,7 @@ import msgspec
 
 from ...kit import UNKNOWN, WRITE, Affected, Answer, Body, Call, Problem, Route, act_routes, at
 from . import acts
+from .api.options import header_key, request_key
 from .model import CANCELED, ENDED, RunChange, RunId, TaskName, TaskRun, UserKey, stored_key_of
 from .replay import Replays, replay_key
 from .runtime import TriggersRuntime
@@ -92,8 +93,11 @@ class Operators:
         return None if run is None else Affected(f"the run {run.id}", _facts(run), {"new_key": replay_key(run.id)})
 
     async def replay_by_path(self, call: Call[None, None]) -> ReplayedRun:
-        """Replays a run under the key in Idempotency-Key, or a fresh one, as trigger.dev's client asks for it."""
-        made = await self._replayed(call, call.params["id"], call.header("idempotency-key"))
+        """Replays a run under the key in Idempotency-Key, or a fresh one, as trigger.dev's client asks for it; its
+        retries get the same run."""
+        id, retried = call.params["id"], request_key(call)
+        key = header_key(call.header("idempotency-key")) or (retried and f"replay:{id}:{retried}")
+        made = await self._replayed(call, id, key)
         if made is None:
             raise Problem(UNKNOWN, acts.REPLAY.nothing)
         return made

@@ -10,5 +10,7 @@ SELECT
         LIMIT :most) AS counted) AS parents,
     (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'EXECUTING'
         LIMIT :most) AS counted) AS executing,
+    (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'EXECUTING'
+        AND lease_until <= :now LIMIT :most) AS counted) AS abandoned,
     (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'FAILED'
         AND available_at >= :since LIMIT :most) AS counted) AS failed

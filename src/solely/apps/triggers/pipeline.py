@@ -105,11 +105,18 @@ class Pipeline:
         except (StoreError, InvalidInput) as error:
             self._buffer_failed("read", error)
             return None
-        return there if there is not None and there.live else None
+        return there if there is not None and await self._protects(there) else None
+
+    async def _protects(self, there: BufferedRun) -> bool:
+        """True if the key protects this run of the buffer. SQL decides about one that it has, as it may once the item
+        is sealed."""
+        run = there.run
+        stored = None if there.open else await self._table.is_protected(run.environment, run.id)
+        return there.live if stored is None else stored
 
     async def _from_buffer(self, there: BufferedRun, waits: bool) -> Triggered:
         if waits:  # its parent waits in SQL
-            await self._drainer.materialize(there)
+            await self._drainer.materialize(there.run.environment, there.run.id)
         return Triggered(there.run.id, True, not waits, there.run.payload_digest)
 
     async def _resolves(self, run: TaskRun, there: ClaimedRun) -> bool:
@@ -118,10 +125,12 @@ class Pipeline:
         protected = await self._table.is_protected(run.environment, there.id)
         if protected is not None:
             return protected
-        with suppress(StoreError):
+        buffered = None
+        with suppress(StoreError, InvalidInput):
             buffered = await self._buffer.at(run.environment, slot_of(there.id))
-            return buffered is None or buffered.run.id != there.id or buffered.live
-        return True
+        if buffered is not None and buffered.run.id == there.id:
+            return await self._protects(buffered)
+        return await self._table.is_protected(run.environment, there.id) is not False  # it may have moved in between
 
     async def _from_claim(self, run: TaskRun, there: ClaimedRun, waits: bool) -> Triggered:
         if waits and there.buffered:
@@ -144,11 +153,22 @@ class Pipeline:
         mine = ClaimedRun(accepted.id, accepted.digest, accepted.buffered)
         published = await self._claims.publish(claim, mine, self._keep(run))
         if published is None and accepted.buffered and not accepted.cached:
-            return _of(await self._table.settle(run))  # the constraint decides in place of the claim
+            return await self._settle_buffered(run)
         if published is not None and published.id != accepted.id:
             self._metrics.count(DUPLICATES)
             return Triggered(published.id, True, published.buffered, published.digest)
         return accepted
+
+    async def _settle_buffered(self, run: TaskRun) -> Triggered:
+        """The buffered run in SQL, where the constraint decides in place of the claim; or the run that has its key."""
+        try:
+            await self._drainer.materialize(run.environment, run.id)
+        except StoreError as error:
+            self._buffer_failed("seal", error)
+        found = await self._table.find(run.environment, run.id)
+        if found is None:
+            return _of(await self._table.settle(run))
+        return Triggered(found.id, found.id != run.id, False, found.payload_digest)
 
     async def _left_by_others(self, claim: AsyncClaim, run: TaskRun, waits: bool) -> Triggered | None:
         """What an earlier holder of this claim, which died or failed before it published, left; None if nothing."""
@@ -187,7 +207,9 @@ class Pipeline:
         if pushed.new:
             return Triggered(run.id, False, True, run.payload_digest)
         there = pushed.there
-        return Triggered(there.run.id, True, True, there.run.payload_digest) if there and there.live else None
+        if there is None or not await self._protects(there):
+            return None
+        return Triggered(there.run.id, True, True, there.run.payload_digest)
 
     def _buffer_failed(self, step: str, error: Exception) -> None:
         """Counts and logs it: the run goes to SQL. Raises an error of SQL itself."""

@@ -74,14 +74,90 @@ FROM triggers_runs WHERE id = :id AND environment = :environment
 -- name: by_id_for_update (postgresql)
 {by_id} FOR UPDATE
 
--- name: recent
--- The newest first. An empty filter matches all; tags: a run that has one of these.
-SELECT * FROM triggers_runs
-WHERE environment = :environment AND (created_at, id) < (:at, :id) AND created_at >= :since AND created_at <= :until
-    AND duplicate_of IS NULL
-    AND (task IN ({tasks}) OR :tasks = '[]') AND (state IN ({states}) OR :states = '[]')
-    AND (idempotency_key = :key OR :key = '') AND (:tags = '[]' OR EXISTS ({common_tags}))
-ORDER BY created_at DESC, id DESC LIMIT :limit
+-- Lists: `older` has the runs that follow on a place, the newest first; `newer` those that precede it, the oldest first.
+-- The caller has moved the place into the span of time, so that one other bound ends the walk along the index: with two
+-- on the same column, SQLite takes another index, or sorts. An empty filter matches all.
+
+-- name: older
+SELECT {listed} FROM triggers_runs AS runs WHERE {is_older} AND {chosen} {newest_first}
+
+-- name: newer
+SELECT {listed} FROM triggers_runs AS runs WHERE {is_newer} AND {chosen} {oldest_first}
+
+-- name: older_of_key
+SELECT {listed} FROM triggers_runs AS runs WHERE runs.idempotency_key = :value AND {is_older} AND {chosen} {newest_first}
+
+-- name: newer_of_key
+SELECT {listed} FROM triggers_runs AS runs WHERE runs.idempotency_key = :value AND {is_newer} AND {chosen} {oldest_first}
+
+-- name: older_of_task
+SELECT {listed} FROM triggers_runs AS runs WHERE runs.task = :value AND {is_older} AND {chosen} {newest_first}
+
+-- name: newer_of_task
+SELECT {listed} FROM triggers_runs AS runs WHERE runs.task = :value AND {is_newer} AND {chosen} {oldest_first}
+
+-- name: older_of_state
+SELECT {listed} FROM triggers_runs AS runs WHERE runs.state = :value AND {is_older} AND {chosen} {newest_first}
+
+-- name: newer_of_state
+SELECT {listed} FROM triggers_runs AS runs WHERE runs.state = :value AND {is_newer} AND {chosen} {oldest_first}
+
+-- name: older_of_label
+SELECT {listed} FROM {labeled} AND (labels.at, labels.run_id) < (:at, :id) AND labels.at >= :since AND {chosen}
+ORDER BY labels.at DESC, labels.run_id DESC LIMIT :limit
+
+-- name: newer_of_label
+SELECT {listed} FROM {labeled} AND (labels.at, labels.run_id) > (:at, :id) AND labels.at <= :until AND {chosen}
+ORDER BY labels.at, labels.run_id LIMIT :limit
+
+-- name: labeled
+triggers_labels AS labels CROSS JOIN triggers_runs AS runs WHERE labels.environment = :environment
+    AND labels.label = :value AND runs.id = labels.run_id
+
+-- name: is_older
+(runs.created_at, runs.id) < (:at, :id) AND runs.created_at >= :since
+
+-- name: is_newer
+(runs.created_at, runs.id) > (:at, :id) AND runs.created_at <= :until
+
+-- name: newest_first
+ORDER BY runs.created_at DESC, runs.id DESC LIMIT :limit
+
+-- name: oldest_first
+ORDER BY runs.created_at, runs.id LIMIT :limit
+
+-- name: listed
+-- Payloads and outputs are not read: they may have some MiB each.
+    runs.id, runs.environment, runs.task, runs.idempotency_key, runs.key_expires_at, runs.tags, runs.metadata,
+    runs.options, runs.state, runs.created_at, runs.updated_at, runs.available_at, runs.attempts, runs.max_attempts,
+    runs.lease_owner, runs.lease_until, runs.worker, runs.started_at, runs.finished_at, runs.error, runs.parent_id,
+    runs.replay_of, runs.buffered_at, runs.duplicate_of, runs.changes, runs.frees_key, runs.waits_for
+
+-- name: chosen
+    runs.environment = :environment AND runs.duplicate_of IS NULL
+    AND (:key = '' OR runs.idempotency_key = :key)
+    AND (:tasks = '[]' OR runs.task IN ({tasks})) AND (:states = '[]' OR runs.state IN ({states}))
+    AND (:tags = '[]' OR EXISTS ({label_of_run} ({tags})))
+    AND (:queues = '[]' OR EXISTS ({label_of_run} ({queues})))
+    AND (:machines = '[]' OR EXISTS ({label_of_run} ({machines})))
+
+-- name: label_of_run
+SELECT 1 FROM triggers_labels AS had WHERE had.environment = runs.environment AND had.at = runs.created_at
+    AND had.run_id = runs.id AND had.label IN
+
+-- name: add_labels
+INSERT INTO triggers_labels (environment, label, at, run_id) SELECT {given_labels} ON CONFLICT DO NOTHING
+
+-- name: given_labels (sqlite)
+    value ->> '$.environment', value ->> '$.label', value ->> '$.at', value ->> '$.run_id'
+FROM json_each(:rows) WHERE true
+
+-- name: given_labels (postgresql)
+    environment, label, at, run_id FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
+    environment TEXT, label TEXT, at DOUBLE PRECISION, run_id TEXT)
+
+-- name: forget_labels
+DELETE FROM triggers_labels WHERE run_id IN ({ids})
 
 -- name: tasks (sqlite)
 SELECT value FROM json_each(:tasks)
@@ -95,12 +171,23 @@ SELECT value FROM json_each(:states)
 -- name: states (postgresql)
 SELECT value FROM jsonb_array_elements_text(CAST(:states AS jsonb)) AS given (value)
 
--- name: common_tags (sqlite)
-SELECT 1 FROM json_each(triggers_runs.tags) AS had JOIN json_each(:tags) AS wanted ON had.value = wanted.value
+-- name: tags (sqlite)
+SELECT value FROM json_each(:tags)
 
--- name: common_tags (postgresql)
-SELECT 1 FROM jsonb_array_elements_text(triggers_runs.tags::jsonb) AS had (value)
-    JOIN jsonb_array_elements_text(CAST(:tags AS jsonb)) AS wanted (value) ON had.value = wanted.value
+-- name: tags (postgresql)
+SELECT value FROM jsonb_array_elements_text(CAST(:tags AS jsonb)) AS given (value)
+
+-- name: queues (sqlite)
+SELECT value FROM json_each(:queues)
+
+-- name: queues (postgresql)
+SELECT value FROM jsonb_array_elements_text(CAST(:queues AS jsonb)) AS given (value)
+
+-- name: machines (sqlite)
+SELECT value FROM json_each(:machines)
+
+-- name: machines (postgresql)
+SELECT value FROM jsonb_array_elements_text(CAST(:machines AS jsonb)) AS given (value)
 
 -- name: change
 -- What people and callers change of a run; the caller has locked the row.
@@ -114,17 +201,20 @@ WHERE id = :id
 UPDATE triggers_runs SET changes = :changes WHERE id = :id AND changes < :changes
 
 -- name: add_event
-INSERT INTO triggers_events (run_id, at, kind, detail) VALUES (:run_id, {now}, :kind, :detail)
+INSERT INTO triggers_events (run_id, at, kind, detail)
+VALUES (:run_id, COALESCE(CAST(:at AS DOUBLE PRECISION), {now}), :kind, :detail)
 
 -- name: events_of
-SELECT at, kind, detail FROM triggers_events WHERE run_id = :run_id ORDER BY at, kind LIMIT :limit
+-- Moments of SQLite have milliseconds: of two in one, an attempt begins before it ends.
+SELECT at, kind, detail FROM triggers_events WHERE run_id = :run_id
+ORDER BY at, CASE kind WHEN 'triggered' THEN 0 WHEN 'taken' THEN 1 ELSE 2 END, kind LIMIT :limit
 
 -- name: forget
 DELETE FROM triggers_runs WHERE id IN (SELECT id FROM triggers_runs
-    WHERE finished_at < :before AND (idempotency_key IS NULL OR key_expires_at <= {now}) LIMIT :page)
+    WHERE finished_at < :before AND (idempotency_key IS NULL OR key_expires_at <= {now}) LIMIT :page) RETURNING id
 
 -- name: forget_events
-DELETE FROM triggers_events WHERE run_id NOT IN (SELECT id FROM triggers_runs)
+DELETE FROM triggers_events WHERE run_id IN ({ids})
 
 -- name: forget_batches
 DELETE FROM triggers_batches WHERE created_at < :before
@@ -151,3 +241,24 @@ SELECT value FROM json_each(:ids)
 
 -- name: ids (postgresql)
 SELECT value FROM jsonb_array_elements_text(CAST(:ids AS jsonb)) AS given (value)
+
+-- name: add_upload
+-- Nothing if the environment has too many bytes of them. Of those that arrive at once, each counts the others or not.
+INSERT INTO triggers_uploads (environment, owner, name, at, size, kind, content)
+SELECT CAST(:environment AS TEXT), CAST(:owner AS TEXT), CAST(:name AS TEXT), {now}, CAST(:size AS INTEGER),
+    CAST(:kind AS TEXT), CAST(:content AS TEXT)
+WHERE CAST(:size AS INTEGER) + (SELECT COALESCE(SUM(size), 0) FROM triggers_uploads
+    WHERE environment = :environment) <= :most
+ON CONFLICT (environment, owner, name) DO UPDATE
+SET at = excluded.at, size = excluded.size, kind = excluded.kind, content = excluded.content
+
+-- name: upload
+SELECT content, kind, size FROM triggers_uploads
+WHERE environment = :environment AND owner = :owner AND name = :name AND at > {now} - :life
+
+-- name: forget_uploads
+DELETE FROM triggers_uploads WHERE at <= {now} - :life
+
+-- name: version
+-- What changes whenever the run does, without its payload and output.
+SELECT updated_at, attempts, state FROM triggers_runs WHERE id = :id AND environment = :environment

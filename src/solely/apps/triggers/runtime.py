@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from ... import AsyncClient, QueueWorker, StoreError
 from ...kit import UNKNOWN, Application, Job, Principal, Problem, Scope
 from .batch_table import BatchTable
-from .buffer import Buffer
+from .buffer import Buffer, queue_name
 from .changes import Runs
 from .claim import KeyClaims
 from .drainer import Drainer
 from .figures import BUFFERED
-from .gate import Gate
-from .model import RUN_ID, TaskRun
+from .gate import Gate, gate_name
+from .lists import RunLists
+from .model import RUN_ID, TaskRun, claims_of
 from .pipeline import Pipeline
 from .settings import TriggersSettings
 from .table import RunTable
+from .uploads import Uploads
 from .work.arrivals import Arrivals
 from .work.leases import RunLeases
 
 _LOOK = 1.0  # seconds between two counts of the buffer, for the metrics and the page
+_UPLOADS = 60.0  # seconds between deletions of old uploads, which are kept for some minutes
 _RETENTION = 3600.0  # seconds between deletions of old runs, which are kept for weeks
 _TABLE = "triggers_buffer"  # of a buffer in PostgreSQL, apart from a store in the same database
 
@@ -31,7 +35,9 @@ class TriggersRuntime(Application[TriggersSettings]):
     """The task-trigger API of one worker, without its routes."""
 
     table: RunTable
+    lists: RunLists
     batches: BatchTable
+    uploads: Uploads
     buffer: Buffer
     gate: Gate
     claims: KeyClaims
@@ -61,6 +67,11 @@ class TriggersRuntime(Application[TriggersSettings]):
             raise Problem(UNKNOWN, f"this token sees no environment {named!r:.80}; it sees {', '.join(seen)}")
         return (named,) if named else seen
 
+    def hidden_from(self, principal: Principal) -> Callable[[str], bool] | None:
+        """Names of environments that this caller does not see, and those in which several share."""
+        seen = self.environments_of(principal)
+        return None if {*seen} >= {*self.environments} else partial(_is_hidden, seen)
+
     async def find(self, principal: Principal, id: str) -> TaskRun:
         """The run, in any environment that this caller sees; raises Problem if there is none."""
         for environment in self.environments_of(principal) if RUN_ID.fullmatch(id) else ():
@@ -76,7 +87,9 @@ class TriggersRuntime(Application[TriggersSettings]):
         first, most = settings.retry_first, settings.retry_most
         self.leases = RunLeases(self.service.data, metrics, first=first, most=most, on_due=self.arrivals.wake)
         self.table = RunTable(self.service.data, on_due=self.arrivals.wake)
+        self.lists = RunLists(self.service.data)
         self.batches = BatchTable(self.table.queries)
+        self.uploads = Uploads(self.table.queries, partial(self.service.sessions.sign, "upload"))
         client = self._buffer_client()
         self.buffer = Buffer(client, self.environments, on_store=client is self.once)
         self.gate, self.claims = Gate(self.once, settings, metrics), KeyClaims(self.once, settings, metrics)
@@ -90,8 +103,9 @@ class TriggersRuntime(Application[TriggersSettings]):
         return (self.drainer.worker(),)
 
     def jobs(self) -> Sequence[Job]:
-        """Counts the buffer, and deletes old runs."""
-        return (Job("buffer", _LOOK, self._count_buffered), Job("retention", _RETENTION, self._delete_old))
+        """Counts the buffer, and deletes old runs and uploads."""
+        retention = Job("retention", _RETENTION, self._delete_old)
+        return (Job("buffer", _LOOK, self._count_buffered), retention, Job("uploads", _UPLOADS, self._delete_uploads))
 
     async def stop(self) -> None:
         """Closes the client of a buffer in SQL."""
@@ -108,12 +122,23 @@ class TriggersRuntime(Application[TriggersSettings]):
     async def _delete_old(self) -> None:
         await self.table.forget(self.settings.retention)
 
+    async def _delete_uploads(self) -> None:
+        await self.uploads.forget()
+
     async def _count_buffered(self) -> None:
         try:
             self.buffered = await self.buffer.count()
         except StoreError:
             self.buffered = 0
             raise
+
+
+def _is_hidden(seen: Sequence[str], name: str) -> bool:
+    """True unless the name is that of the gate, the buffer or a claim of one of these environments."""
+    name = name.partition("@")[0]  # what follows is an attempt
+    if name in {each for one in seen for each in (gate_name(one), queue_name(one))}:
+        return False
+    return not any(name.startswith(claims_of(one)) for one in seen)
 
 
 def buffer_url(data_url: str) -> str:

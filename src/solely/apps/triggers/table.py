@@ -3,21 +3,23 @@ inserts a second run of a key converges on the first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
 from ... import DataUnavailable
-from ...kit import Database, Position, Queries, Row, Statements
+from ...kit import Database, Queries, Statements
 from .batches import Batches
-from .model import CANCELED, ENDED, FAILED, RunChange, TaskRun, changed, json_text, now, run_of
+from .lists import labels_of
+from .model import CANCELED, ENDED, FAILED, RunChange, TaskRun, changed, json_text, now, run_of, version
 from .parents import resume_parents
 
 _STATEMENTS = Statements.of(__package__, "queries.sql")
 _KEYS = 200  # that one statement looks up: some milliseconds at most
 _PAGE = 200  # runs that one statement deletes: few enough that it blocks nobody
-FOREVER = 1e11  # a moment after all others
+Changes = Mapping[str, Sequence[RunChange]]  # of runs, by id
 _ROUNDS = 5  # tries to insert a run whose key others free and take at the same time: each needs another trigger
 
 
@@ -66,41 +68,29 @@ class RunTable:
             row = await self.queries.row("by_id", id=row["duplicate_of"], environment=environment)
         return None if row is None else run_of(row)
 
+    async def version(self, environment: str, id: str) -> str | None:
+        """What changes whenever the run does; None if there is no such run."""
+        row = await self.queries.row("version", id=id, environment=environment)
+        return None if row is None else version(**row)
+
     async def is_protected(self, environment: str, id: str) -> bool | None:
         """True if the run still has its key; None if there is no such run."""
         row = await self.queries.row("by_id", id=id, environment=environment)
         return None if row is None else bool(row["idempotency_key"] is not None and row["live"])
 
-    async def recent(
-        self,
-        environments: Sequence[str],
-        after: Position,
-        limit: int,
-        *,
-        tasks: Sequence[str] = (),
-        states: Sequence[str] = (),
-        key: str = "",
-        tags: Sequence[str] = (),
-        since: float = 0.0,
-        until: float = FOREVER,
-    ) -> list[TaskRun]:
-        """Runs that match all filters, the newest first: of one of these tasks and states, with one of these tags."""
-        lists = {"tasks": json_text(tasks), "states": json_text(states), "tags": json_text(tags)}
-        given = {"at": after.at, "id": after.id, "limit": limit, "key": key, "since": since, "until": until, **lists}
-        found: list[Row] = []
-        for environment in environments:  # each in the order of its index
-            found += await self.queries.rows("recent", environment=environment, **given)
-        found.sort(key=lambda row: (row["created_at"], row["id"]), reverse=True)
-        return [run_of(row) for row in found[:limit]]
-
     # -- writing
 
-    async def insert(self, runs: Sequence[TaskRun]) -> set[str]:
-        """The ids of the runs that were inserted; the others conflict with their own row or with a run of their key."""
-        rows = await self.queries.rows("insert", rows=json_text([run.row() for run in runs]))
-        if rows:
+    async def insert(self, runs: Sequence[TaskRun], changes: Changes | None = None) -> set[str]:
+        """The ids of the runs that were inserted; the others conflict with their own row or with a run of their key.
+        `changes` are those that the runs have had, by id."""
+        if changes or any(labels_of(run) for run in runs):
+            async with self.data.transaction() as inside:
+                inserted = await _insert(_STATEMENTS.on(inside), runs, changes or {})
+        else:
+            inserted = await _insert(self.queries, runs)
+        if inserted:
             self._on_due()
-        return {row["id"] for row in rows}
+        return inserted
 
     async def settle(self, run: TaskRun) -> Stored:
         """Inserts the run, or returns the run that has its key. A key that has expired is freed in the transaction of
@@ -125,19 +115,27 @@ class RunTable:
             queries = _STATEMENTS.on(inside)
             place = {"environment": run.environment, "task": run.task, "key": run.idempotency_key}
             await queries.run("free_key", **place)
-            return bool(await queries.rows("insert", rows=json_text([run.row()])))
+            return bool(await _insert(queries, [run]))
 
     async def insert_failed(self, run: TaskRun, error: str) -> None:
-        """Stores a run that SQL refuses as FAILED, with its payload if that is not the reason."""
-        expires = now() if run.frees_key else run.key_expires_at
-        failed = msgspec.structs.replace(run, state=FAILED, error=error, finished_at=now(), key_expires_at=expires)
+        """Stores a run that SQL refuses as FAILED, unless it was canceled; with its payload if that is not the
+        reason, and without its key if another run has that."""
+        failed = msgspec.structs.replace(
+            run, error=error, key_expires_at=now() if run.frees_key else run.key_expires_at
+        )
+        if run.state not in ENDED:
+            failed = msgspec.structs.replace(failed, state=FAILED, finished_at=now())
         try:
-            await self.settle(failed)
+            await self._settle_failed(failed)
         except DataUnavailable:
             raise
         except Exception:  # noqa: BLE001 - what it holds is what SQL refuses: the id must be found all the same
             empty: TaskRun = msgspec.structs.replace(failed, payload="null", tags=[], metadata={}, options={})
-            await self.settle(empty)
+            await self._settle_failed(empty)
+
+    async def _settle_failed(self, failed: TaskRun) -> None:
+        if (await self.settle(failed)).id != failed.id:
+            await self.insert([msgspec.structs.replace(failed, idempotency_key=None)])
 
     async def insert_duplicate(self, run: TaskRun, of: str) -> None:
         """Stores the id of a run whose key has another one: it resolves to that, and never runs."""
@@ -151,12 +149,18 @@ class RunTable:
         run whose key still protects it is kept until that expires."""
         deleted, page = 0, _PAGE
         while page == _PAGE:
-            page = await self.queries.run("forget", before=now() - older_than, page=_PAGE)
+            page = await self._forget_page(now() - older_than)
             deleted += page
-        if deleted:
-            await self.queries.run("forget_events")
         await self.queries.run("forget_batches", before=now() - older_than)
         return deleted
+
+    async def _forget_page(self, before: float) -> int:
+        async with self.data.transaction() as inside:
+            queries = _STATEMENTS.on(inside)
+            ids = [row["id"] for row in await queries.rows("forget", before=before, page=_PAGE)]
+            await queries.run("forget_events", ids=json_text(ids))
+            await queries.run("forget_labels", ids=json_text(ids))
+        return len(ids)
 
     async def expire_key(self, environment: str, task: str, key: str) -> bool:
         """Ends the protection of the key; False if it protects no run."""
@@ -182,14 +186,40 @@ class RunTable:
             ended = run.state in ENDED
             for change in changes[given.changes :] if buffered else changes:
                 run = changed(run, change)
-                await queries.run("add_event", run_id=run.id, kind=change.kind, detail=change.words())
+                await _note(queries, run.id, change)
             await _write(queries, run)
+            await _label(queries, [run])
             resumed = run.state in ENDED and not ended and await resume_parents(inside, run.id)
             if buffered:
                 await queries.run("count_changes", id=given.id, changes=len(changes))
         if resumed:
             self._on_due()
         return run
+
+
+async def _insert(queries: Queries, runs: Sequence[TaskRun], changes: Changes = MappingProxyType({})) -> set[str]:
+    rows = await queries.rows("insert", rows=json_text([run.row() for run in runs]))
+    inserted = {str(row["id"]) for row in rows}
+    await _label(queries, [run for run in runs if run.id in inserted])
+    for id in inserted & {*changes}:
+        for change in changes[id]:
+            await _note(queries, id, change, at=change.at)
+    return inserted
+
+
+async def _note(queries: Queries, id: str, change: RunChange, *, at: float | None = None) -> None:
+    """Adds the change to the timeline, now unless it was made before."""
+    await queries.run("add_event", run_id=id, at=at, kind=change.kind, detail=change.words())
+
+
+async def _label(queries: Queries, runs: Sequence[TaskRun]) -> None:
+    rows = [
+        {"environment": run.environment, "label": label, "at": run.created_at, "run_id": run.id}
+        for run in runs
+        for label in labels_of(run)
+    ]
+    if rows:
+        await queries.run("add_labels", rows=json_text(rows))
 
 
 async def _write(queries: Queries, run: TaskRun) -> None:

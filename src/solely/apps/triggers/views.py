@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ...kit import DAY, Answer, Body, PageSize, Position, Statements, position_after, total
+from ...kit import DAY, Answer, Body, PageSize, Statements, total
 from . import figures
 from .buffer import queue_name
+from .lists import ListFilter
 from .model import ENDED, State, TaskRun, stored_key_of
 from .runtime import TriggersRuntime
 from .work import figures as work_figures
@@ -74,8 +75,8 @@ class ListedTriggerRuns(Answer):
 
 class GateState(Answer):
     """The gate and the buffer of an environment, and counts of its runs, each up to 10,000. `tripped`: this worker
-    diverts triggers to the buffer now. `parents` are runs that wait for a child, `failed` those of the last 24
-    hours."""
+    diverts triggers to the buffer now. `parents` are runs that wait for a child, `abandoned` those of `executing` whose
+    worker has stopped renewing, `failed` those of the last 24 hours."""
 
     environment: str
     gate: str
@@ -89,6 +90,7 @@ class GateState(Answer):
     waiting: int
     parents: int
     executing: int
+    abandoned: int
     failed: int
 
 
@@ -157,18 +159,15 @@ class RunViews:
         """A page of runs."""
         asked = {"states": query.state, "tasks": query.task, "tags": query.tag}
         filters: dict[str, Any] = {name: [value] if value else [] for name, value in asked.items()}
-        place = position_after(query.after), query.limit
-        key = stored_key_of(query.key)
-        found = await self._app.table.recent(environments, *place, key=key, since=query.since, **filters)
-        last = found[-1] if len(found) == query.limit else None
-        following = None if last is None else str(Position(last.created_at, last.id))
-        return ListedTriggerRuns(runs=[row_of(run) for run in found], next=following)
+        only = ListFilter(key=stored_key_of(query.key), since=query.since, **filters)
+        found = await self._app.lists.page(environments, only, query.limit, after=query.after)
+        return ListedTriggerRuns(runs=[row_of(run) for run in found.runs], next=found.next)
 
     async def gate_state(self, environment: str) -> GateState:
         """The gate and the buffer now, and how many runs there are."""
         app, settings = self._app, self._app.settings
-        queries = _STATEMENTS.on(app.service.data)
-        counts = await queries.row("counts", environment=environment, since=time.time() - DAY, most=MOST) or {}
+        queries, at = _STATEMENTS.on(app.service.data), time.time()
+        counts = await queries.row("counts", environment=environment, since=at - DAY, now=at, most=MOST) or {}
         return GateState(
             environment=environment,
             gate=settings.gate,
@@ -182,6 +181,7 @@ class RunViews:
             waiting=min(MOST, counts["queued"] + counts["delayed"]),
             parents=counts["parents"],
             executing=counts["executing"],
+            abandoned=counts["abandoned"],
             failed=counts["failed"],
         )
 

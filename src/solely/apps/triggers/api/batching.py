@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -16,8 +16,9 @@ from ....kit import KIB, READ, UNKNOWN, WRITE, Answer, Body, Call, Problem, Rout
 from ..batch_table import BatchRun, TaskBatch
 from ..model import TaskName, UserKey, stored_key_of
 from ..runtime import TriggersRuntime
-from .options import TaskTrigger, trigger_of
+from .options import TaskTrigger, header_key, request_key, trigger_of
 from .triggering import Options, TriggerAnswer, accept
+from .uploads import find_upload, with_upload
 
 MOST_ITEMS = 1_000  # of a batch, as trigger.dev has it
 _CAP = 16 * 1024 * KIB  # bytes of a batch
@@ -97,6 +98,9 @@ class BatchDetails(Answer, rename="camel", omit_defaults=True):
     idempotency_key: str | None = None
 
 
+Item = TypeVar("Item", bound=BatchItem)
+
+
 class BatchApi:
     """The handlers of batches, in the environment of the caller's token."""
 
@@ -107,14 +111,14 @@ class BatchApi:
 
     async def trigger(self, call: Call[BatchBody, None]) -> BatchAnswer:
         """Trigger many tasks at once, each by the rules of a single trigger."""
-        environment, key = self._app.environment_of(call.principal.name), call.header("idempotency-key") or None
-        stored = None if key is None else stored_key_of(msgspec.convert(key, UserKey))
-        items = call.body.items
+        environment, key = self._app.environment_of(call.principal.name), header_key(call.header("idempotency-key"))
+        stored = _batch_key(call, key)
+        items = await self._with_uploads(call, call.body.items)
         self._checked(environment, "", items)
         batch = None
         with suppress(DataUnavailable):  # without SQL, the buffer still accepts triggers without a key
             batch = await self._app.batches.open(environment, len(items), stored)
-        if batch is None and key is not None:
+        if batch is None and key:
             raise DataUnavailable("the key of this batch cannot be looked up: SQL is unreachable")
         if batch is not None and batch.runs is not None:
             return _cached(batch)
@@ -126,7 +130,7 @@ class BatchApi:
         if batch is not None:
             with suppress(DataUnavailable):
                 await self._app.batches.seal(id, [_recorded(run) for run in runs])
-        return BatchAnswer(id=id, run_count=len(runs), is_cached=False, runs=runs, idempotency_key=key)
+        return BatchAnswer(id=id, run_count=len(runs), is_cached=False, runs=runs, idempotency_key=key or None)
 
     # -- in two requests
 
@@ -135,8 +139,7 @@ class BatchApi:
         plan, environment = call.body, self._app.environment_of(call.principal.name)
         if plan.resume_parent_on_completion:
             raise InvalidInput("a run can wait for one child at a time, not for a batch: trigger its items one by one")
-        key = None if plan.idempotency_key is None else stored_key_of(plan.idempotency_key)
-        batch = await self._app.batches.open(environment, plan.run_count, key)
+        batch = await self._app.batches.open(environment, plan.run_count, _batch_key(call, plan.idempotency_key))
         cached = batch.runs is not None
         return OpenedBatch(
             id=batch.id, run_count=batch.run_count, is_cached=cached, idempotency_key=plan.idempotency_key
@@ -155,7 +158,7 @@ class BatchApi:
                 id=batch.id, items_accepted=0, items_deduplicated=0, sealed=False, enqueued_count=len(lines),
                 expected_count=count,
             )  # fmt: skip
-        items = [lines[index] for index in range(count)]
+        items = await self._with_uploads(call, [lines[index] for index in range(count)])
         found = await self._accept(self._checked(batch.environment, batch.id, items))
         runs = []
         for each in found:
@@ -195,6 +198,22 @@ class BatchApi:
 
     # -- items
 
+    async def _with_uploads(self, call: Call[Any, Any], items: Sequence[Item]) -> list[Item]:
+        """The items with the payloads that were uploaded for them; raises InvalidInput if one is not there, or if they
+        are larger than a batch may be."""
+        found, size = [], 0
+        for number, item in enumerate(items):
+            try:
+                upload = await find_upload(self._app, call.principal.name, item.payload, item.options)
+            except InvalidInput as error:
+                raise InvalidInput(f"items[{number}]: {error}") from None
+            size += upload.size
+            if size > _CAP:
+                raise InvalidInput(f"the uploads of this batch have more than {_CAP} bytes; send smaller batches")
+            options = with_upload(upload, item.options)
+            found.append(msgspec.structs.replace(item, payload=upload.content, options=options))
+        return found
+
     def _checked(self, environment: str, batch: str, items: Sequence[BatchItem]) -> list[TaskTrigger]:
         """The triggers; raises InvalidInput, which names the item, if one is invalid."""
         checked = []
@@ -221,6 +240,12 @@ class BatchApi:
                     return problem_of(error)
 
         return list(await asyncio.gather(*(one(each) for each in triggers)))
+
+
+def _batch_key(call: Call[Any, Any], key: str | None) -> str | None:
+    """The stored key of the batch: the caller's, or that of the request and its retries; None if it has neither."""
+    retried = request_key(call)
+    return stored_key_of(key or f"sha256:request:{retried}") if key or retried else None
 
 
 def _refused(item: BatchItem, found: TriggerAnswer | Problem) -> TriggerAnswer:

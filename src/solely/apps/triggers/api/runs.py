@@ -18,13 +18,12 @@ from ....kit import (
     Body,
     Call,
     PageSize,
-    Position,
     Problem,
     Route,
     duration,
-    position_after,
 )
 from ..changes import check_tags
+from ..lists import FOREVER, ListFilter
 from ..model import (
     CANCELED,
     COMPLETED,
@@ -32,6 +31,8 @@ from ..model import (
     ENDED,
     EXECUTING,
     FAILED,
+    MOST_METADATA,
+    MOST_OPERATIONS,
     QUEUED,
     WAITING,
     RunChange,
@@ -42,8 +43,7 @@ from ..model import (
     stored_key_of,
 )
 from ..runtime import TriggersRuntime
-from ..table import FOREVER
-from .options import MOST_METADATA, Tags, metadata_of, tags_of
+from .options import Tags, metadata_of, tags_of
 
 Filter = Annotated[str, msgspec.Meta(max_length=2048, pattern=r"^[^\u0000]*\Z")]
 # One that begins with "$." would be a path into the metadata, which only the server of trigger.dev itself follows.
@@ -92,13 +92,15 @@ class RunAnswer(Answer, rename="camel", omit_defaults=True):
 
 
 class Pagination(Answer, omit_defaults=True):
-    """Where the next page begins; none on the last one."""
+    """Where the next page begins, none on the last one; and where the previous one does, none on the first."""
 
     next: str | None = None
+    previous: str | None = None
 
 
 class RunsAnswer(Answer):
-    """Stored runs, the newest first. A buffered one is listed when it is stored, a moment later."""
+    """Stored runs without payload and output, the newest first; fewer than asked for if they are large. A buffered one
+    is listed when it is stored, a moment later."""
 
     data: list[RunAnswer]
     pagination: Pagination
@@ -113,12 +115,15 @@ class RunsQuery(Body):
     task: Filter = msgspec.field(default="", name="filter[taskIdentifier]")
     tag: Filter = msgspec.field(default="", name="filter[tag]")
     key: Filter = msgspec.field(default="", name="filter[idempotencyKey]")
+    queue: Filter = msgspec.field(default="", name="filter[queue]")
+    machine: Filter = msgspec.field(default="", name="filter[machine]")
     environment: Filter = msgspec.field(default="", name="filter[environment]")
     begin: Milliseconds = msgspec.field(default=0.0, name="filter[createdAt][from]")
     end: Milliseconds = msgspec.field(default=1000 * FOREVER, name="filter[createdAt][to]")
     period: Filter = msgspec.field(default="", name="filter[createdAt][period]")
     size: PageSize = msgspec.field(default=25, name="page[size]")
     after: Filter = msgspec.field(default="", name="page[after]")
+    before: Filter = msgspec.field(default="", name="page[before]")
 
 
 class TagsBody(Body):
@@ -139,7 +144,9 @@ class MetadataBody(Body):
     """The new metadata, or operations on it."""
 
     metadata: Any = None
-    operations: list[MetadataOperation] = msgspec.field(default_factory=list)
+    operations: Annotated[list[MetadataOperation], msgspec.Meta(max_length=MOST_OPERATIONS)] = msgspec.field(
+        default_factory=list
+    )
 
 
 class ResetBody(Body, rename="camel", forbid_unknown_fields=False):
@@ -185,12 +192,13 @@ def routes(app: TriggersRuntime) -> list[Route]:
         """List runs, the newest first."""
         query, environments = call.query, app.environments_of(call.principal, call.query.environment)
         lists: Any = {"states": query.status, "tasks": query.task, "tags": query.tag}
+        lists |= {"queues": query.queue, "machines": query.machine}
         filters: Any = {name: [each for each in value.split(",") if each] for name, value in lists.items()}
         since = max(query.begin / 1000, now() - duration(query.period) if query.period else 0.0)
-        span: Any = {"since": since, "until": query.end / 1000, "key": stored_key_of(query.key)}
-        page = await app.table.recent(environments, position_after(query.after), query.size, **filters, **span)
-        last = str(Position(page[-1].created_at, page[-1].id)) if len(page) == query.size else None
-        return RunsAnswer(data=[answer_of(run) for run in page], pagination=Pagination(next=last))
+        only = ListFilter(key=stored_key_of(query.key), since=since, until=query.end / 1000, **filters)
+        page = await app.lists.page(environments, only, query.size, after=query.after, before=query.before)
+        pagination = Pagination(next=page.next, previous=page.previous)
+        return RunsAnswer(data=[listed_of(run) for run in page.runs], pagination=pagination)
 
     async def cancel(call: Call[None, None]) -> ChangedRun:
         """Cancel a run that has not ended."""
@@ -241,6 +249,11 @@ def _checked(number: int, edit: MetadataOperation) -> dict[str, Any]:
     return {"type": edit.type, "key": edit.key, "value": edit.value}
 
 
+def listed_of(run: TaskRun) -> RunAnswer:
+    """The run as a list has it."""
+    return msgspec.structs.replace(answer_of(run), payload=None, output=None)
+
+
 def answer_of(run: TaskRun) -> RunAnswer:
     """The run as it is answered."""
     since, waits = run.started_at, run.options.get("resumeParentOnCompletion") is True
@@ -282,4 +295,4 @@ def answer_of(run: TaskRun) -> RunAnswer:
 
 
 def _time(moment: float) -> datetime:
-    return datetime.fromtimestamp(moment, UTC)
+    return datetime.fromtimestamp(min(moment, FOREVER), UTC)

@@ -11,7 +11,8 @@ from ....kit import KIB, WRITE, Answer, Body, Call, Route
 from ..figures import MISMATCHES
 from ..pipeline import Triggered
 from ..runtime import TriggersRuntime
-from .options import TaskTrigger, trigger_of
+from .options import TaskTrigger, request_key, trigger_of
+from .uploads import find_upload, with_upload
 
 _CAP = 4 * 1024 * KIB  # bytes of a trigger: payloads of trigger.dev may have 3 MiB
 _AGAIN = "With a key: the same run id. Without one: another run."
@@ -52,7 +53,12 @@ def routes(app: TriggersRuntime) -> list[Route]:
         """Trigger a task: the same idempotency key gets the same run id, always."""
         environment = app.environment_of(call.principal.name)
         given, header, task = call.body, call.header("idempotency-key"), call.params["task"]
-        return await accept(app, trigger_of(app.settings, environment, task, given.payload, given.options, header))
+        retried = request_key(call)  # by the client itself: the same run, also without a key
+        item = f"{environment}/{task}/{retried}" if retried else ""
+        upload = await find_upload(app, call.principal.name, given.payload, given.options)
+        options = with_upload(upload, given.options)
+        made = trigger_of(app.settings, environment, task, upload.content, options, header, item)
+        return await accept(app, made)
 
     given: Any = {"again": _AGAIN, "over_max_body": True, "error_field": True}
     return [Route("POST", "/api/v1/tasks/{task}/trigger", WRITE, trigger, cap=_CAP, **given)]

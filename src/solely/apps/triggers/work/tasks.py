@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 
 from .... import InvalidInput, LeaseLost
+from ....kit import called_by, work_function
 from .children import Children
 from .wire import TakenRun
 
@@ -127,9 +128,8 @@ class WorkerTask:
         """Runs the function; its result is the output of the run."""
         payload = msgspec.convert(run.payload, self.payload, strict=False)
         given = (payload, run) if self.takes_run else (payload,)
-        if inspect.iscoroutinefunction(self.function):
-            return asyncio.run(run.cancelling(self.function(*given)))
-        return self.function(*given)
+        output = self.function(*given)
+        return asyncio.run(run.cancelling(output)) if inspect.isawaitable(output) else output
 
 
 class Tasks(dict[str, WorkerTask]):
@@ -155,12 +155,13 @@ class Tasks(dict[str, WorkerTask]):
 
 
 def _task(name: str, function: Callable[..., Any]) -> WorkerTask:
+    work_function(f"the task {name!r}", function)
     given = [*inspect.signature(function).parameters.values()]
     needed = [each for each in given if each.default is each.empty]
     if not 1 <= len(given) <= 2 or any(each.kind is not each.POSITIONAL_OR_KEYWORD for each in given) or not needed:
         raise InvalidInput(f"the task {name!r} must take (payload) or (payload, run)")
     try:
-        hints = get_type_hints(function)
+        hints = get_type_hints(called_by(function))
     except NameError as error:  # a local class, or a name that is imported for the type checker only
         raise InvalidInput(f"an annotation of the task {name!r} cannot be resolved: {error}") from None
     return WorkerTask(name, function, hints.get(given[0].name, Any), len(given) == 2)

@@ -7,7 +7,6 @@ Tasks run on threads, so that neither a blocking nor a long task keeps a lease f
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
 import socket
@@ -31,7 +30,7 @@ from .... import (
     StoreFailed,
     StoreUnavailable,
 )
-from ....kit.commands import printable
+from ....kit import get_logger, plain_function, printable
 from ..model import CANCELED
 from .children import Children, WaitsForChild
 from .tasks import RunAttempt, WorkerTask
@@ -40,7 +39,7 @@ from .wire import MAX_ERROR, LeaseStates, SettledRun, TakenRuns
 if TYPE_CHECKING:
     from ....kit.commands import ServiceClient
 
-log = logging.getLogger("solely.triggers")
+log = get_logger("solely.triggers")
 T = TypeVar("T")
 
 WAIT = 5.0  # seconds that a take waits at the service: `stop` waits as long, and an idle slot asks that often
@@ -71,7 +70,7 @@ class TaskWorker:
         name: str = "",
         report: Report = log.info,
     ) -> None:
-        self._service, self._tasks, self._report = service, dict(tasks), report
+        self._service, self._tasks, self._report = service, dict(tasks), plain_function("report", report)
         self._lease, self._wait = lease, wait
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self._slots = {threading.Thread(target=self._work, daemon=True) for _ in range(at_once)}
@@ -123,6 +122,8 @@ class TaskWorker:
             self._stopping.set()
         finally:
             self._slots.discard(threading.current_thread())
+            if not self._slots:  # nothing runs: there is no lease to renew, also if nobody calls `stop`
+                self._over.set()
 
     def _work_once(self) -> bool:
         """Takes a run and performs it; False if none was due."""
