@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from solely import Busy, InvalidInput
 from solely.apps.repos.concurrency import (
@@ -106,21 +105,30 @@ async def test_a_cancelled_waiter_leaves_nothing_behind(lock: MemoryLock) -> Non
         assert len(lock) == 1
 
 
-async def test_held_locks_are_never_evicted_and_the_least_recently_used_go_first() -> None:
+def evictions(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, int, int]]:
+    """The warnings of evictions so far: their names, and what they counted."""
+    return [
+        (record.message.partition(":")[0], *(vars(record)[fact] for fact in ("count", "max_size", "current_size")))
+        for record in caplog.records
+        if (record.name, record.levelname) == ("solely.repos", "WARNING")
+    ]
+
+
+async def test_held_locks_are_never_evicted_and_the_least_recently_used_go_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     lock = MemoryLock(max_size=2)
-    with capture_logs() as logs:
-        async with lock.acquire("held"), lock.acquire("held too"), lock.acquire("and this"):
-            assert len(lock) == 3
-            async with lock.acquire("used"):
-                pass
-            assert set(lock._used) == {"held", "held too", "and this"}
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01), lock.acquire("held"):
-                    pytest.fail("two holders")
+    async with lock.acquire("held"), lock.acquire("held too"), lock.acquire("and this"):
+        assert len(lock) == 3
+        async with lock.acquire("used"):
+            pass
+        assert set(lock._used) == {"held", "held too", "and this"}
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01), lock.acquire("held"):
+                pytest.fail("two holders")
     assert len(lock) == 2
     assert list(lock._unused) == ["held too", "held"], "the last ones to be released"
-    first = {"event": "repo_lock_eviction", "log_level": "warning", "count": 1, "max_size": 2, "current_size": 3}
-    assert logs[0] == first
+    assert evictions(caplog)[0] == ("repo_lock_eviction", 1, 2, 3)
     await lock.aclose()
 
 
@@ -199,14 +207,12 @@ async def test_first_is_true_once_and_a_second_mark_never_shortens() -> None:
     assert await dedup.first("key", 60)
 
 
-async def test_over_the_bound_the_older_half_is_evicted_with_one_warning() -> None:
+async def test_over_the_bound_the_older_half_is_evicted_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     dedup = MemoryDedup(max_size=10)
-    with capture_logs() as logs:
-        for number in range(11):
-            await dedup.mark_seen(f"key-{number}")
+    for number in range(11):
+        await dedup.mark_seen(f"key-{number}")
     assert [number for number in range(11) if await dedup.is_seen(f"key-{number}")] == [6, 7, 8, 9, 10]
-    facts = {"count": 6, "max_size": 10, "current_size": 5}
-    assert logs == [{"event": "dedup_store_eviction", "log_level": "warning", **facts}]
+    assert evictions(caplog) == [("dedup_store_eviction", 6, 10, 5)]
     tiny = MemoryDedup(max_size=1)
     await tiny.mark_seen("one")
     await tiny.mark_seen("two")
@@ -238,15 +244,15 @@ def test_a_million_keys_through_a_bound_of_ten_thousand_take_linear_time() -> No
 # -- trackers
 
 
-def test_reviewed_merge_requests_and_processed_issues_are_tracked_within_bounds() -> None:
+def test_reviewed_merge_requests_and_processed_issues_are_tracked_within_bounds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     reviewed, processed = ReviewedMRTracker(max_size=4), ProcessedIssueTracker(max_size=4)
-    with capture_logs() as logs:
-        for number in range(5):
-            assert not reviewed.is_reviewed(42, number, "abc")
-            reviewed.mark(42, number, "abc")
-            processed.mark(f"PROJ-{number}")
+    for number in range(5):
+        assert not reviewed.is_reviewed(42, number, "abc")
+        reviewed.mark(42, number, "abc")
+        processed.mark(f"PROJ-{number}")
     assert [reviewed.is_reviewed(42, number, "abc") for number in range(5)] == [False, False, False, True, True]
     assert not reviewed.is_reviewed(42, 4, "another commit")
     assert [processed.is_processed(f"PROJ-{number}") for number in range(5)] == [False, False, False, True, True]
-    assert [each["event"] for each in logs] == ["reviewed_mr_eviction", "processed_issue_eviction"]
-    assert all((each["count"], each["max_size"], each["current_size"]) == (3, 4, 2) for each in logs)
+    assert evictions(caplog) == [("reviewed_mr_eviction", 3, 4, 2), ("processed_issue_eviction", 3, 4, 2)]

@@ -9,8 +9,9 @@ import pytest
 from solely.apps.repos.forges.client import GitLogin
 from solely.apps.repos.jobs.git import GitClone, GitRefused
 from solely.apps.repos.jobs.settings import JobSettings
-from tests.apps.repos.forge_server import GIT_USER, TOKEN, Forges, forges
+from tests.apps.repos.forge_server import GIT_USER, TOKEN, Forges, dropped, forges, refusal
 from tests.apps.repos.git_server import GitRepository
+from tests.apps.repos.pods import working
 
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 3\n"
 # In place of git-lfs, which a machine that runs these tests need not have. It says which server it would ask.
@@ -78,6 +79,7 @@ async def test_a_submodule_at_another_host_is_refused_and_that_host_is_not_asked
             "direct": (f"{other.url}/group/inner.git", links["inner"]),
             "nested": ("../library.git", tip),
             "file": (str(library.folder), tip),
+            "helper": (f"http::{other.url}/group/inner.git", links["inner"]),  # as git names its own helpers
         }
         for name, (url, commit) in cases.items():
             main = repository.commit("main", {".gitmodules": modules(library=url)}, links={"library": commit})
@@ -87,6 +89,57 @@ async def test_a_submodule_at_another_host_is_refused_and_that_host_is_not_asked
                 await clone.check_out(main)
             assert TOKEN not in str(failure.value)
         assert other.asked == []
+
+
+@pytest.mark.parametrize("way", ["no such commit", "no such repository", "no address", "unreadable"])
+def test_a_submodule_that_nobody_has_is_no_outage(stub_forges: Forges, repository: GitRepository, way: str) -> None:
+    """Waiting does not change what the merge request names: the job has failed for good, and runs no command."""
+    gitlab = stub_forges.gitlab
+    (project,) = gitlab.projects
+    stub_forges.repository("group/library")
+    texts = {
+        "no address": "",
+        "unreadable": '[submodule "library',
+        "no such repository": modules(library="../none.git"),
+    }
+    files = {".gitmodules": texts.get(way, modules(library="../library.git"))}
+    gitlab.merge_request(project)
+    repository.commit("feature", files, links={"library": "f" * 40})
+    with working(stub_forges, {"submodules": True}) as app:
+        app.opened(app.address, project, 1)
+        head = gitlab.of(project, 1)["sha"]
+        run = app.until_over(f"review:{project}:1:{head}")
+    assert (run["state"], run["attempts"]) == ("failed", 1), run["error"]
+
+
+def test_what_a_merge_request_calls_its_files_is_no_outage(stub_forges: Forges, repository: GitRepository) -> None:
+    """Git says that it cannot check out a submodule, and names it."""
+    gitlab = stub_forges.gitlab
+    (project,) = gitlab.projects
+    library = stub_forges.repository("group/library")
+    tip = library.commit("main", {"git~1/config": "which no git checks out"})
+    gitlab.merge_request(project)
+    named = '[submodule "x"]\n\tpath = connection timeout\n\turl = ../library.git\n'
+    repository.commit("feature", {".gitmodules": named}, links={'"connection timeout"': tip})
+    with working(stub_forges, {"submodules": True, "max_attempts": 1}) as app:
+        app.opened(app.address, project, 1)
+        run = app.until_over(f"review:{project}:1:{gitlab.of(project, 1)['sha']}")
+    assert (run["state"], run["attempts"]) == ("failed", 1), run["error"]
+
+
+def test_a_submodule_of_a_forge_that_is_away_is_an_outage(stub_forges: Forges, repository: GitRepository) -> None:
+    gitlab = stub_forges.gitlab
+    (project,) = gitlab.projects
+    library = stub_forges.repository("group/library")
+    gitlab.merge_request(project)
+    files = {".gitmodules": modules(library="../library.git")}
+    repository.commit("feature", files, links={"library": library.tip("main")})
+    stub_forges.meet("GET", r"library\.git", refusal(503), times=2)
+    stub_forges.meet("GET", r"library\.git", dropped, times=2)
+    with working(stub_forges, {"submodules": True, "max_attempts": 1}) as app:
+        app.opened(app.address, project, 1)
+        run = app.until_over(f"review:{project}:1:{gitlab.of(project, 1)['sha']}")
+    assert (run["state"], run["attempts"]) == ("done", 1), run["error"]
 
 
 @pytest.mark.parametrize("lfs", [False, True])

@@ -152,7 +152,7 @@ def test_github_is_a_forge_like_gitlab(desk: Working) -> None:
     assert set(states) == {"review", "command"}
 
 
-def deliver(desk: Working, event: str, body: object) -> None:
+def deliver(desk: Working, event: str, body: object) -> httpx2.Response:
     """Sends a webhook as GitHub does."""
     raw = json.dumps(body).encode()
     signature = hmac.new(HOOK.encode(), raw, hashlib.sha256).hexdigest()
@@ -162,3 +162,4 @@ def deliver(desk: Working, event: str, body: object) -> None:
     }  # fmt: skip
     answer = httpx2.post(f"{desk.address}/api/repos/github", content=raw, headers=headers, timeout=SOON)
     assert answer.status_code in (200, 202), answer.text
+    return answer

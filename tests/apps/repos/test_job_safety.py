@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,15 @@ def shown(what: str) -> dict[str, list[str]]:
     return found
 
 
-def read_by_its_user_alone(process: str) -> bool:
-    """True if only the user of this process may read its variables; also if it has ended."""
-    try:
-        return stat.S_IMODE((Path("/proc") / process / "environ").stat().st_mode) == 0o400
-    except OSError:
-        return True
+def shown_by_open_files() -> list[str]:
+    """The small files that any process has open, with or without a name, and that show the login."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # it was closed, or is no file that can be opened
+            if each.is_file() and each.stat().st_size < 65_536:
+                text = each.read_text(errors="replace")
+                found += [str(each)] if any(secret in text for secret in SECRETS) else []
+    return found
 
 
 def commanded(stub: Forges) -> tuple[int, dict[str, Any], str]:
@@ -52,17 +55,15 @@ def commanded(stub: Forges) -> tuple[int, dict[str, Any], str]:
 def test_the_login_is_in_no_argument_no_file_no_variable_of_the_command_and_no_log(
     stub_forges: Forges, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """But for one variable of git's processes that call the forge, which only their user can read: a program of this
-    user could read the service's own variables as well."""
+    """Nor in any variable or open file of git's own processes: a program of the same user can read those."""
     project, note, key = commanded(stub_forges)
     seen: list[dict[str, list[str]]] = []
     variables: list[str] = []
 
     def look(asked: Asked, perform: Callable[[], Reply]) -> Reply:
         seen.append(shown("cmdline"))
-        found = shown("environ")
-        variables.extend(text for texts in found.values() for text in texts)
-        variables.extend(f"{process} is open" for process in found if not read_by_its_user_alone(process))
+        variables.extend(text for texts in shown("environ").values() for text in texts)
+        variables.extend(shown_by_open_files())
         return perform()
 
     dump, leaked = tmp_path / "dump", f"printf '{TOKEN[:12]}'; echo '{TOKEN[12:]}'"
@@ -78,7 +79,7 @@ def test_the_login_is_in_no_argument_no_file_no_variable_of_the_command_and_no_l
     assert run["state"] == "done"
     assert len(seen) >= 6  # two clones and two pushes
     assert not any(seen)
-    assert set(variables) == {f"SOLELY_GIT_PASSWORD={TOKEN}"}  # the processes of git that wait for these answers
+    assert not variables
     out = capfd.readouterr()
     texts = (dump.read_text(), caplog.text, out.out, out.err, str(run), *stub_forges.gitlab.comments(project, 1))
     assert not [text for text in texts for secret in SECRETS if secret in text]
@@ -263,6 +264,66 @@ def test_a_review_needs_no_lock(stub_forges: Forges, tmp_path: Path) -> None:
         assert app.jobs()[key]["state"] == "running"
         go.touch()
         app.until_over(key)
+
+
+@pytest.mark.parametrize(
+    "hidden", ["\\r", "\\r\\n", "text\\r", "\\v", "\\f", " \\r\\t", "\\357\\273\\277", "\\342\\200\\250", "> \\r"]
+)
+def test_no_quick_action_hides_behind_what_gitlab_removes(stub_forges: Forges, hidden: str) -> None:
+    """GitLab removes carriage returns, and performs what is then at the beginning of a line."""
+    project, note, key = commanded(stub_forges)
+    with working(stub_forges, {"command": shell(f"printf 'It is\\n{hidden}/merge\\n'")}) as app:
+        app.noted(app.address, project, 1, note)
+        app.until_over(key)
+    body = stub_forges.gitlab.comments(project, 1)[-1]
+    assert "\\/merge" in body
+    for gone in ("", "\n"):
+        seen = body.replace("\r", gone).replace("\ufeff", gone).replace("\u2028", gone)
+        assert not [line for line in seen.splitlines() if line.strip(" \t>").startswith("/")]
+
+
+def test_a_push_that_the_forge_declines_by_a_rule_runs_the_command_once(stub_forges: Forges, tmp_path: Path) -> None:
+    """As for a protected branch: another try would run the command again, and be declined again."""
+    project, note, key = commanded(stub_forges)
+    declines = stub_forges.gitlab.repositories[project].folder / "hooks" / "pre-receive"
+    declines.parent.mkdir(exist_ok=True)
+    declines.write_text(
+        "#!/bin/sh\necho 'GitLab: You are not allowed to push code to protected branches' >&2\nexit 1\n"
+    )
+    declines.chmod(0o755)
+    runs = tmp_path / "runs"
+    with working(stub_forges, {"command": shell(f"echo >> {runs}; {COMMAND}"), "max_attempts": 4}) as app:
+        app.noted(app.address, project, 1, note)
+        run = app.until_over(key)
+        assert (run["state"], run["attempts"], len(runs.read_text())) == ("failed", 1, 1)
+        assert "declined" in run["error"]
+        until(lambda: "its push was rejected" in stub_forges.gitlab.comments(project, 1)[-1], SOON)
+
+
+def test_a_push_that_the_forge_could_not_check_is_tried_again(stub_forges: Forges, tmp_path: Path) -> None:
+    """GitLab's hook declines every push while it cannot ask GitLab."""
+    project, note, key = commanded(stub_forges)
+    declines, away = stub_forges.gitlab.repositories[project].folder / "hooks" / "pre-receive", tmp_path / "away"
+    away.touch()
+    declines.parent.mkdir(exist_ok=True)
+    declines.write_text(f"#!/bin/sh\nrm {away} && echo 'GitLab: Internal API unreachable' >&2 && exit 1\nexit 0\n")
+    declines.chmod(0o755)
+    with working(stub_forges) as app:
+        app.noted(app.address, project, 1, note)
+        run = app.until_over(key)
+    assert (run["state"], run["attempts"]) == ("done", 2), run["error"]
+
+
+def test_a_branch_that_is_gone_is_not_taken_for_one_below_it(stub_forges: Forges) -> None:
+    project, note, key = commanded(stub_forges)
+    repository = stub_forges.gitlab.repositories[project]
+    repository.git("branch", "-m", "feature", "feature/more")
+    with working(stub_forges) as app:
+        app.noted(app.address, project, 1, note)
+        run = app.until_over(key)
+    assert (run["state"], run["attempts"]) == ("failed", 1)
+    assert "has no branch feature" in run["error"]
+    assert len(repository.messages("feature/more")) == 1
 
 
 def test_what_the_command_says_is_neither_a_quick_action_nor_a_command_nor_a_trailer(stub_forges: Forges) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,9 +15,10 @@ from solely import AsyncQueue
 from solely.apps.repos.app import ReposApp
 from solely.apps.repos.jobs.markers import marker_of
 from solely.apps.repos.model import RepoJob
+from solely.kit import DAY
 from tests.apps.operator import BECAUSE
 from tests.apps.repos.forge_server import TOKEN, Asked, Forges, Reply, lost_answer, refusal
-from tests.apps.repos.pods import SOON, Working, shell, working
+from tests.apps.repos.pods import COMMAND, SOON, Working, shell, working
 from tests.service.serving import until
 
 
@@ -197,6 +200,81 @@ def test_a_job_whose_processes_died_is_recorded_as_failed_once_the_queue_has_par
         )
 
 
+def test_a_key_that_was_forgotten_is_not_known_again_when_a_run_before_that_is_found_lost(stub_forges: Forges) -> None:
+    """As after the death of the process that replayed its dead letter."""
+    project = stub_forges.gitlab.project()
+    request = stub_forges.gitlab.merge_request(project)
+    key = f"review:{project}:1:{request['sha']}"
+    job = RepoJob(kind="review", forge="gitlab", key=key)
+    with working(stub_forges, {"review": None, "command": None, "issue": None}) as desk:
+        app, run = desk.operator.service.service.apps["repos"], desk.operator.service.run
+        assert isinstance(app, ReposApp)
+        desk.opened(desk.address, project, 1)
+        (item,) = run(app.queue("jobs").list())
+        assert run(app.queue("jobs").remove(key, expected=item))
+        desk.operator.service.on_loop(lambda: app.work.records.begin(job, key, 1).enter("running"))
+        desk.until_state(key, "running")
+        assert desk.operator.post("/api/repos/forget", {"key": key, "reason": BECAUSE}).json() == {"forgotten": True}
+        for _ in range(2):
+            run(app.work.performer.fail_lost())
+        assert desk.jobs()[key]["state"] == "failed"
+        (job_of_it,) = desk.opened(desk.address, project, 1).json()["jobs"]
+    assert job_of_it["outcome"] == "queued"
+
+
+def test_a_job_is_recorded_before_it_does_anything_that_could_end_its_process(
+    stub_forges: Forges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks for jobs whose processes died finds only what was recorded."""
+    monkeypatch.setattr("solely.service.application._FLUSH", 3600.0)
+    project = stub_forges.gitlab.project()
+    stub_forges.gitlab.merge_request(project)
+    seen: list[str] = []
+    with working(stub_forges) as desk:
+
+        def look(asked: Asked, perform: Callable[[], Reply]) -> Reply:
+            seen.extend(row["state"] for row in desk.jobs().values())
+            return perform()
+
+        stub_forges.meet("GET", "info/refs$", look)
+        desk.opened(desk.address, project, 1)
+        until(lambda: stub_forges.gitlab.comments(project, 1), SOON)
+    assert seen == ["running"]
+
+
+def test_a_dead_letter_that_is_replayed_is_not_taken_for_lost_and_fails_again_at_once(
+    stub_forges: Forges, tmp_path: Path
+) -> None:
+    """It is in no queue while its command runs; and afterwards nothing tries it again."""
+    project = stub_forges.gitlab.project()
+    request = stub_forges.gitlab.merge_request(project)
+    key = f"review:{project}:1:{request['sha']}"
+    runs, go_on = tmp_path / "runs", tmp_path / "go_on"
+    waits = f"while ! test -e {go_on}; do sleep 0.05; done"
+    script = f"echo >> {runs}; test $(wc -l < {runs}) -eq 1 || {waits}; exit 3"
+    with working(stub_forges, {"max_attempts": 1, "review": shell(script)}) as desk:
+        app, run = desk.operator.service.service.apps["repos"], desk.operator.service.run
+        assert isinstance(app, ReposApp)
+        desk.opened(desk.address, project, 1)
+        assert desk.until_over(key)["state"] == "failed"
+        until(lambda: len(stub_forges.gitlab.comments(project, 1)) == 1, SOON)
+        letters = desk.operator.ask("/v1/dead-letters", group="~repos/jobs")["letters"]
+        body = {"group": "~repos/jobs", "id": letters[0]["id"]}
+        answers: list[Any] = []
+        replay = threading.Thread(target=lambda: answers.append(desk.operator.post("/v1/dead-letters/replay", body)))
+        replay.start()
+        try:
+            desk.until_state(key, "running")
+            for _ in range(3):
+                run(app.work.performer.fail_lost())
+            assert desk.jobs()[key]["state"] == "running"
+        finally:
+            go_on.touch()
+            replay.join(SOON)
+        assert answers[0].json() == {"outcome": "failed"}
+        assert "exited with 3" in desk.until_over(key)["error"]
+
+
 def test_a_command_that_fails_is_retried_and_then_a_dead_letter_with_its_log(
     stub_forges: Forges, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -248,3 +326,39 @@ def test_of_two_comments_of_one_job_the_first_stays_and_quotes_of_people_too(stu
         app.opened(app.address, project, 1)
         assert app.until_over(f"review:{project}:1:{request['sha']}")["state"] == "done"
     assert [text.rpartition(" ")[2] for text in gitlab.comments(project, 1)] == ["another", "agree"]
+
+
+def test_a_merge_request_whose_head_is_gone_is_superseded(stub_forges: Forges) -> None:
+    """Its branch was deleted, and the forge has no ref of its head: that does not change by waiting."""
+    gitlab = stub_forges.gitlab
+    project = gitlab.project()
+    gitlab.merge_request(project)
+    event = gitlab.merge_request_event(project, 1)
+    gone = "f" * 40
+    event["object_attributes"]["last_commit"]["id"] = gone
+    gitlab.repositories[project].git("update-ref", "-d", "refs/merge-requests/1/head")
+    with working(stub_forges) as app:
+        app.send(app.address, "Merge Request Hook", event)
+        run = app.until_over(f"review:{project}:1:{gone}")
+    assert run["state"] == "superseded"
+
+
+def test_a_job_that_failed_for_good_is_known_for_longer_than_one_that_is_done(stub_forges: Forges) -> None:
+    """It stays failed until somebody replays it or forgets its key, however often it is reported."""
+    gitlab = stub_forges.gitlab
+    project = gitlab.project()
+    gitlab.merge_request(project)
+    bad, good = (gitlab.note(project, 1, f"/copilot {text}") for text in ("fail", "work"))
+    script = f"test $SOLELY_JOB_NOTE_ID != {bad['id']}; {COMMAND}"
+    with working(stub_forges, {"command": shell(f"set -e; {script}"), "max_attempts": 1}) as app:
+        for note in (bad, good):
+            app.noted(app.address, project, 1, note)
+        keys = {name: f"note:{project}:1:{note['id']}" for name, note in (("bad", bad), ("good", good))}
+        states = {name: app.until_over(key)["state"] for name, key in keys.items()}
+        assert states == {"bad": "failed", "good": "done"}
+        rows = app.operator.ask("/v1/entries", prefix="mark/~repos/received/")["entries"]
+        left = {row["key"].removeprefix("mark/~repos/received/"): row["left"] for row in rows}
+        assert left[keys["good"]] <= DAY < 300 * DAY < left[keys["bad"]]
+        assert app.noted(app.address, project, 1, bad).json()["jobs"][0]["outcome"] == "known"
+        app.operator.post("/api/repos/forget", {"key": keys["bad"], "reason": BECAUSE})
+        assert app.noted(app.address, project, 1, bad).json()["jobs"][0]["outcome"] == "queued"

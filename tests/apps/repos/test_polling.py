@@ -22,6 +22,7 @@ from solely.kit import Announcement, CallFailed, Response, Timings
 from tests.apps.repos.forge_server import Asked, Forges, Reply, dropped, refusal
 from tests.apps.repos.receiving import Receiving, receiving, settings_of
 from tests.conftest import PATIENT
+from tests.service.serving import until
 
 MERGE_REQUESTS = "/merge_requests$"
 
@@ -380,8 +381,24 @@ def test_people_are_notified_when_a_source_was_not_polled_for_long_and_when_it_i
     assert [each.status for each in announced] == ["firing"]
     assert announced[0].fingerprint == f"repos/poll/gitlab:{project}"
     assert "403" in announced[0].summary
+    text = f"1 source is not polled: gitlab:{project}"
+    until(lambda: text in polled.operator.get("/").text)
     polled.service.run(until_asked(2))
     assert [each.status for each in announced] == ["firing", "resolved"]
+    until(lambda: text not in polled.operator.get("/").text)
+
+
+def test_a_source_that_could_never_be_polled_needs_attention(
+    stub_forges: Forges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("solely.apps.repos.polling.STALE", 0.0)
+    monkeypatch.setattr("solely.apps.repos.polling.MISSED", 0)
+    with (
+        stub_forges.meeting_all("GET", "/projects/", refusal(401)),
+        receiving(settings_of(stub_forges, (7,))) as it,
+    ):
+        found = until(lambda: it.operator.ask("/v1/attention")["attention"])
+        assert found == [{"level": "error", "text": "1 source is not polled: gitlab:7", "link": "/repos"}]
 
 
 def test_projects_need_a_token_and_paths_are_quoted(stub_forges: Forges, project: int) -> None:

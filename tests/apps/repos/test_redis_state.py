@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from redis.auth.token import SimpleToken
-from redis.auth.token_manager import RetryPolicy, TokenManagerConfig
-from structlog.testing import capture_logs
 
 from solely import AsyncClient, Busy, InvalidInput, LeaseLost, StoreUnavailable
-from solely.apps.repos import redis_state
 from solely.apps.repos.concurrency import DeduplicationStore, DistributedLock, MemoryDedup, MemoryLock
-from solely.apps.repos.redis_state import RedisDedup, RedisLock, create_dedup, create_lock, entra_credentials
+from solely.apps.repos.redis_state import RedisDedup, RedisLock, create_dedup, create_lock
 from tests.conftest import PATIENT, isolated
+from tests.entra import EntraIdentity, no_thread_is_left
 from tests.servers import Valkey
-from tests.stores.test_credentials import USER, Guarded
+from tests.stores.test_credentials import Guarded
+
+__all__ = ["no_thread_is_left"]
 
 URL = "https://gitlab.com/group/project.git"
 
@@ -80,8 +77,10 @@ async def test_marks_are_shared_persistent_and_expire(url: str) -> None:
         await each.aclose()
 
 
-async def test_in_an_outage_waits_end_failed_renewals_are_logged_and_a_lost_lease_ends_the_block() -> None:
-    with Valkey() as server, capture_logs() as logs:
+async def test_in_an_outage_waits_end_failed_renewals_are_logged_and_a_lost_lease_ends_the_block(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Valkey() as server:
         lock, other = RedisLock(server.url), RedisLock(server.url)
 
         async def wait() -> None:
@@ -98,10 +97,10 @@ async def test_in_an_outage_waits_end_failed_renewals_are_logged_and_a_lost_leas
         server.resume()
         for each in (lock, other):
             await each.aclose()
-    failed = [each for each in logs if each["event"] == "lock_renewal_failed"]
-    assert {each["key"] for each in failed} == {f"lock:{URL}"}
-    assert {"lost" in each["error"] for each in failed} == {True, False}, "the failure, and what it led to"
-    assert all(each["log_level"] == "warning" for each in failed)
+    failed = [each for each in caplog.records if each.message.startswith("lock_renewal_failed: ")]
+    assert {vars(each)["key"] for each in failed} == {f"lock:{URL}"}
+    assert {"lost" in vars(each)["error"] for each in failed} == {True, False}, "the failure, and what it led to"
+    assert {(each.name, each.levelname) for each in failed} == {("solely.repos", "WARNING")}
 
 
 # -- factories
@@ -130,24 +129,6 @@ def test_an_unknown_backend_and_a_redis_without_an_address_are_refused(monkeypat
 # -- Entra ID
 
 
-class EntraStub:
-    """An identity provider of redis-entraid that issues short tokens, each of which is the password of the server."""
-
-    def __init__(self, server: Guarded) -> None:
-        self._server = server
-        self.issued = 0
-        self.renewed = threading.Event()
-
-    def request_token(self, force_refresh: bool = False) -> SimpleToken:
-        if force_refresh or not self.issued:
-            self.issued += 1
-            self._server.ask("ACL", "SETUSER", USER, "resetpass", f">token-{self.issued}")
-        if self.issued >= 3:
-            self.renewed.set()
-        now = time.time() * 1000
-        return SimpleToken(f"token-{self.issued}", now + 3_000, now, {"oid": USER})
-
-
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Guarded]:
     with Guarded() as server:
@@ -155,38 +136,22 @@ def guarded() -> Iterator[Guarded]:
         yield server
 
 
+@pytest.mark.usefixtures("no_thread_is_left")
 async def test_with_redis_host_the_login_is_by_entra_and_its_tokens_are_refreshed(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server accepts the last token only, and open connections go on as tokens change."""
-    from redis_entraid.cred_provider import EntraIdCredentialsProvider
-
-    entra, asked = EntraStub(guarded), list[str]()
-
-    def provider(client_id: str = "") -> Any:
-        asked.append(client_id)
-        return EntraIdCredentialsProvider(entra, TokenManagerConfig(0.1, 0, 1_000, RetryPolicy(3, 10)))
-
-    monkeypatch.setattr(redis_state, "entra_credentials", provider)
+    """Open connections go on as tokens change; nothing of it is left when both are closed."""
+    identity = EntraIdentity(guarded, life=5.0)
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", identity)
     place: dict[str, Any] = {"redis_host": "127.0.0.1", "redis_port": guarded.port, "redis_ssl": False}
     lock = create_lock("redis", "redis://never.example.org", **place, azure_client_id="the-identity")
-    dedup = create_dedup("redis", **place, azure_client_id="the-identity")
+    dedup = create_dedup("redis", **place)
     await dedup.mark_seen("key")
     async with asyncio.timeout(PATIENT), lock.acquire(URL, ttl_seconds=2):
-        while not (entra.renewed.is_set() and await dedup.is_seen("key")):
+        while len(identity.asked) < 4:  # each of them has renewed its token, or one has twice
+            assert await dedup.is_seen("key")
             await asyncio.sleep(0.01)
-    assert asked == ["the-identity", "the-identity"]
+    assert identity.made == [{"managed_identity_client_id": "the-identity"}, {}]
     for each in (lock, dedup):
         await each.aclose()
-
-
-def test_the_provider_is_that_of_redis_entraid_for_the_managed_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    import redis_entraid.cred_provider as real
-
-    asked: list[Any] = []
-    monkeypatch.setattr(real, "create_from_default_azure_credential", lambda *args, **more: asked.append((args, more)))
-    entra_credentials("the-identity")
-    entra_credentials()
-    scope = (("https://redis.azure.com/.default",),)
-    identity = {"managed_identity_client_id": "the-identity"}
-    assert asked == [(scope, {"app_kwargs": identity}), (scope, {"app_kwargs": {}})]
+    assert identity.closed == 2

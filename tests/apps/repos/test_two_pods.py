@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,31 @@ def test_a_pod_that_is_killed_in_the_middle_of_a_push_is_finished_by_the_other(p
     assert repository.file("feature", "work.txt") == str(note["id"])
     assert sum("Solely-Job" in each for each in repository.messages("feature")) == 1
     assert sum("did " in each for each in gitlab.comments(project, 1)) == 1
+
+
+def test_the_command_of_a_pod_that_is_killed_ends(tmp_path: Path) -> None:
+    """Another pod performs the job after the ttl: an agent that goes on would work, and cost, beside it."""
+    pids = tmp_path / "pids"
+    script = f"sleep 600 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait"
+    with forges(tmp_path / "repositories") as stub:
+        project = stub.gitlab.project()
+        stub.gitlab.merge_request(project)
+        note = stub.gitlab.note(project, 1, "/copilot work")
+        given = settings(stub, {"command": shell(script)})
+        with pods(stub, f"sqlite:///{tmp_path / 'store.db'}", tmp_path, given, count=1) as one:
+            one.noted(one.pods[0].address, project, 1, note)
+            until(lambda: pids.exists(), SOON)
+            started = [int(pid) for pid in pids.read_text().split()]
+            os.kill(_pod_of(one, f"note:{project}:1:{note['id']}"), signal.SIGKILL)
+            until(lambda: not any(_runs(pid) for pid in started), SOON)
+
+
+def _runs(pid: int) -> bool:
+    """True if it runs: one that ended, and that nobody has waited for, does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _pod_of(pair: Pods, id: str) -> int:

@@ -6,8 +6,10 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -22,6 +24,7 @@ from tests.servers import Valkey
 from tests.service.serving import until
 
 SHA, OTHER = "a" * 40, "b" * 40
+FORGED = "A" * 43
 SIGNING = "whsec_" + base64.b64encode(b"k" * 32).decode()
 PROJECT = {"id": 42, "path_with_namespace": "group/project", "git_http_url": "https://gitlab.example.org/g/p.git"}
 
@@ -197,6 +200,69 @@ def test_a_body_of_25_mb_is_read_and_a_larger_one_is_refused(service: Receiving)
     event = merge_request(description="x" * (24 << 20))
     assert service.gitlab(event).status_code == 202
     assert service.gitlab(merge_request(description="x" * (26 << 20))).status_code == 413
+
+
+SIGNED: dict[str, Callable[[], dict[str, str]]] = {
+    "gitlab": lambda: {"webhook-timestamp": str(int(time.time())), "webhook-signature": f"v1,{FORGED}="},
+    "github": lambda: {"x-github-event": "pull_request", "x-hub-signature-256": f"sha256={'0' * 64}"},
+}
+
+
+def opening(forge: str, headers: dict[str, str], length: int) -> bytes:
+    lines = [f"POST /api/repos/{forge} HTTP/1.1", "host: 127.0.0.1", f"content-length: {length}"]
+    return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "\r\n"]).encode()
+
+
+def is_open(connection: socket.socket) -> bool:
+    """True if it was neither answered nor closed."""
+    try:
+        connection.recv(64, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+    return False
+
+
+@pytest.mark.parametrize("forge", SIGNED)
+def test_large_bodies_of_strangers_do_not_fill_the_memory(forge: str) -> None:
+    """Each looks as if it were signed. Small events, and large ones afterwards, are read all the same."""
+    piece, count = b"x" * (3 << 20), 40
+    with receiving(settings_of(gitlab={"signing_tokens": [SIGNING]})) as service, ExitStack() as opened:
+        held = []
+        for _ in range(count):
+            connection = opened.enter_context(service.service.connect())
+            connection.settimeout(60)
+            with suppress(ConnectionError):  # refused while we send
+                connection.sendall(opening(forge, SIGNED[forge](), 20 << 20) + piece)
+            connection.setblocking(False)
+            held.append(connection)
+        most = (64 << 20) // len(piece) + 1
+        until(lambda: sum(map(is_open, held)) <= most)
+        assert service.service.service.bodies.used <= 64 << 20
+        assert service.gitlab(merge_request()).status_code == 202
+        opened.close()
+        until(lambda: service.service.service.bodies.used == 0)
+        assert service.gitlab(merge_request(iid=2, description="x" * (24 << 20))).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("forge", "headers"),
+    [
+        ("github", {"x-hub-signature-256": f"sha256={'0' * 64}"}),
+        ("github", {"x-github-event": "push", "x-hub-signature-256": "x"}),
+        ("gitlab", {"webhook-signature": "v1,x", "webhook-timestamp": "1"}),
+        ("gitlab", {"webhook-signature": f"v1,{'A' * 43}=", "webhook-timestamp": "1"}),
+        ("gitlab", {"x-gitlab-token": "another"}),
+    ],
+)
+def test_what_is_no_signature_is_refused_before_its_body_is_read(forge: str, headers: dict[str, str]) -> None:
+    with (
+        receiving(settings_of(gitlab={"signing_tokens": [SIGNING]})) as service,
+        service.service.connect() as connection,
+    ):
+        connection.sendall(opening(forge, headers, 20 << 20) + b"{")
+        assert connection.recv(64).startswith(b"HTTP/1.1 401")
 
 
 @pytest.mark.parametrize("forge", ["gitlab", "github"])

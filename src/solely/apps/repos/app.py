@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ...kit import AppPage, Chart, Figure, Route, Service
+from ...kit import AppPage, Attention, Chart, Figure, Route, Service, listed
 from . import api
 from . import pages as repos_pages
 from .charts import CHARTS
@@ -35,6 +35,12 @@ class ReposApp(ReposRuntime):
     def routes(self) -> Sequence[Route]:
         """The endpoints of webhooks, lists and acts, and the pages."""
         return [*routes(self.webhooks), *api.routes(self), *repos_pages.routes(self)]
+
+    async def attention(self) -> Sequence[Attention]:
+        """Sources that have not been polled for too long. A job that failed for good is a dead letter."""
+        names = [each.name for each in self.pollers.overdue()]
+        text = f"{len(names)} {'source is' if len(names) == 1 else 'sources are'} not polled: {listed(names)}"
+        return [Attention(level="error", text=text, link="/repos")] if names else []
 
     async def start(self) -> None:
         """Starts the parts; what could not be read can be replayed."""

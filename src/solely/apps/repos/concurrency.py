@@ -13,11 +13,10 @@ from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-import structlog
-
 from ... import AsyncClient, InvalidInput
+from ...kit import get_logger
 
-log = structlog.get_logger("solely.repos")
+log = get_logger("solely.repos")
 
 K = TypeVar("K", bound=Hashable)
 
@@ -88,8 +87,9 @@ class MemoryLock:
             self._unused.popitem(last=False)
             self._evicted += 1
             if self._evicted & (self._evicted - 1) == 0:  # the 1st, 2nd, 4th, …: seen early, and no flood of lines
-                sizes = {"max_size": self._max_size, "current_size": len(self)}
-                log.warning("repo_lock_eviction", count=self._evicted, **sizes)
+                facts = {"count": self._evicted, "max_size": self._max_size, "current_size": len(self)}
+                text = "repo_lock_eviction: %(count)d keys were dropped; %(current_size)d of %(max_size)d are left"
+                log.warning(text, facts, extra=facts)
 
     def __len__(self) -> int:
         return len(self._used) + len(self._unused)
@@ -126,7 +126,9 @@ class RecentKeys(Generic[K]):
         count = len(self._ends) - max(1, self._max_size // 2)
         for _ in range(count):
             self._ends.popitem(last=False)
-        log.warning(self._event, count=count, max_size=self._max_size, current_size=len(self._ends))
+        facts = {"count": count, "max_size": self._max_size, "current_size": len(self._ends)}
+        text = f"{self._event}: the oldest %(count)d keys were dropped; %(current_size)d of %(max_size)d are left"
+        log.warning(text, facts, extra=facts)
 
 
 class MemoryDedup:

@@ -57,6 +57,10 @@ class DemoForge:
         """As ForgeClient."""
         return "refs/heads/main"
 
+    async def has_project(self, id: int, path: str) -> bool:
+        """As ForgeClient."""
+        return True
+
     async def completed(self, job: RepoJob) -> RepoJob:
         """As ForgeClient."""
         return job

@@ -13,7 +13,7 @@ DUPLICATES = Figure("solely_repos_duplicates", "Jobs that were known already, by
 POLLS = Figure("solely_repos_polls", "Polls of a project, by result", ("source", "result"))
 LAG = Figure(
     "solely_repos_watermark_lag_seconds",
-    "Seconds since the last poll of a source began",
+    "Seconds since the last poll of a source began, or since the worker started",
     ("source",),
     kind="shared gauge",
 )

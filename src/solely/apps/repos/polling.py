@@ -52,6 +52,7 @@ class Pollers:
         self._announce = announce
         self.sources = sources
         self.latest: dict[str, datetime] = {}  # watermarks, as this worker read them last
+        self._started = time.time()
         for source in sources:
             metrics.gauge(LAG, partial(self.lag, source.name), source.name)
 
@@ -63,9 +64,13 @@ class Pollers:
         ]
 
     def lag(self, name: str) -> float:
-        """Seconds since the last poll of this source began; 0 before the first."""
+        """Seconds since the last poll of this source began; before the first, since this worker started."""
         latest = self.latest.get(name)
-        return max(0.0, time.time() - latest.timestamp()) if latest is not None else 0.0
+        return max(0.0, time.time() - (self._started if latest is None else latest.timestamp()))
+
+    def overdue(self) -> list[PolledSource]:
+        """The sources whose last poll was too long ago."""
+        return [each for each in self.sources if self._is_overdue(each)]
 
     def watermark(self, source: PolledSource) -> AsyncWatermark:
         """How far the source was polled."""
@@ -107,8 +112,11 @@ class Pollers:
 
     async def _report(self, source: PolledSource, error: str = "") -> None:
         """Notifies people if the last poll was too long ago, or, without an error, that this is over."""
-        if self.lag(source.name) > max(STALE, MISSED * source.every):
+        if self._is_overdue(source):
             await self._announce(source.name, error)
+
+    def _is_overdue(self, source: PolledSource) -> bool:
+        return self.lag(source.name) > max(STALE, MISSED * source.every)
 
     async def poll(self, source: PolledSource) -> datetime:
         """Hands over all that came since the last poll; returns the new watermark. The first poll only sets it: what

@@ -7,10 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import structlog
-
 from ... import AsyncClient, Event, InvalidInput
-from ...kit import Lost, Retried
+from ...kit import Lost, Retried, get_logger
 from .concurrency import (
     SEEN,
     TTL,
@@ -23,10 +21,9 @@ from .concurrency import (
     lock_name,
 )
 
-log = structlog.get_logger("solely.repos")
+log = get_logger("solely.repos")
 
 AZURE_PORT = 6380  # of Azure Cache for Redis, with TLS
-_SCOPE = "https://redis.azure.com/.default"  # what an Entra token for Redis is for
 
 
 class RedisLock:
@@ -75,9 +72,13 @@ class RedisDedup:
 def log_failed_renewal(event: Event) -> None:
     """Logs a renewal that was not answered, which is retried, and a lease that was lost."""
     if isinstance(event, Retried) and event.op == "Renew":
-        log.warning("lock_renewal_failed", key=event.key.partition("/")[2], error=event.error)
+        error = event.error
     elif isinstance(event, Lost):
-        log.warning("lock_renewal_failed", key=event.key.partition("/")[2], error=f"the lease was lost: {event.how}")
+        error = f"the lease was lost: {event.how}"
+    else:
+        return
+    facts = {"key": event.key.partition("/")[2], "error": error}
+    log.warning("lock_renewal_failed: %(key)r: %(error)s", facts, extra=facts)
 
 
 def create_lock(
@@ -97,7 +98,7 @@ def create_lock(
     if not _is_redis(backend):
         return MemoryLock()
     address = _address(redis_url, redis_host, redis_port, redis_ssl)
-    return RedisLock(address, credentials=entra_credentials(azure_client_id) if redis_host else None)
+    return RedisLock(address, credentials=_entra(azure_client_id) if redis_host else None)
 
 
 def create_dedup(
@@ -113,7 +114,7 @@ def create_dedup(
     if not _is_redis(backend):
         return MemoryDedup()
     address = _address(redis_url, redis_host, redis_port, redis_ssl)
-    return RedisDedup(address, credentials=entra_credentials(azure_client_id) if redis_host else None)
+    return RedisDedup(address, credentials=_entra(azure_client_id) if redis_host else None)
 
 
 def _is_redis(backend: str) -> bool:
@@ -129,12 +130,6 @@ def _address(url: str, host: str, port: int, ssl: bool) -> str:
     return f"{'rediss' if ssl else 'redis'}://{host}:{port}" if host else url
 
 
-def entra_credentials(client_id: str = "") -> Any:
-    """The provider of redis-entraid for this managed identity, or for the default one of the machine; InvalidInput if
-    the package is missing."""
-    try:
-        from redis_entraid.cred_provider import create_from_default_azure_credential
-    except ImportError:
-        raise InvalidInput("a login by Entra ID needs redis-entraid; install solely[entra]") from None
-    identity = {"managed_identity_client_id": client_id} if client_id else {}
-    return create_from_default_azure_credential((_SCOPE,), app_kwargs=identity)
+def _entra(client_id: str) -> str:
+    """Names the login by Microsoft Entra ID, for this managed identity or for the default one of the machine."""
+    return f"entra: {client_id}" if client_id else "entra"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import msgspec
@@ -14,15 +15,30 @@ from .jobs.settings import JobSettings
 # than its merge request says; the default adds as much again for clocks and slow transactions.
 Lookback = Annotated[float, msgspec.Meta(ge=60.0, le=float(DAY), description="seconds, from 60 on")]
 PollEvery = Annotated[float, msgspec.Meta(ge=1.0, le=float(DAY), description="seconds")]
-Secrets = Annotated[tuple[str, ...], msgspec.Meta(max_length=8)]
 _LOOKBACK = 120.0
 _POLL = 60.0  # seconds: a webhook is faster; the poller finds what no webhook delivered
 _PAGE = 16 << 20  # bytes: a page of 100 merge requests or issues with long descriptions
 
 
+class HookSecret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A secret that speaks for these projects only: ids, paths, or all below a group as `group/`. Without any, which is
+    what a plain text means, it speaks for every project."""
+
+    secret: str
+    projects: tuple[int | str, ...] = ()
+
+    def covers(self, project_id: int, path: str) -> bool:
+        """True if it may report events of this project."""
+        return not self.projects or any(_is_of(each, project_id, path.casefold()) for each in self.projects)
+
+
+Secrets = Annotated[tuple[str | HookSecret, ...], msgspec.Meta(max_length=32)]  # each is compared with each request
+
+
 class GitLabSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """GitLab. `token` is for its API and for git; `webhook_tokens` and `signing_tokens` are what webhooks may send:
-    several, so that they can be rotated. `projects` (ids or paths) are polled."""
+    several, so that they can be rotated, and each for all projects or for some. `projects` (ids or paths) are
+    polled."""
 
     url: str = "https://gitlab.com"
     token: str = ""
@@ -35,8 +51,8 @@ class GitLabSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def __post_init__(self) -> None:
         check_url("gitlab: url", self.url)
-        for secret in self.signing_tokens:
-            signing_key("gitlab: signing_tokens:", secret)
+        for each in hook_secrets(self.signing_tokens):
+            signing_key("gitlab: signing_tokens:", each.secret)
         _check_given("gitlab: webhook_tokens", self.webhook_tokens)
         if self.projects and not self.token:
             raise InvalidInput("gitlab: projects are polled with a token; give `token`, or no projects")
@@ -103,6 +119,18 @@ class ReposSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     retention: Annotated[float, msgspec.Meta(ge=3600.0, le=3660.0 * DAY)] = 30.0 * DAY  # of what was received
 
 
-def _check_given(what: str, secrets: tuple[str, ...]) -> None:
-    if any(not secret.strip() for secret in secrets):
+def hook_secrets(given: Iterable[str | HookSecret]) -> list[HookSecret]:
+    """The secrets, each with its projects."""
+    return [HookSecret(secret=each) if isinstance(each, str) else each for each in given]
+
+
+def _is_of(wanted: int | str, project_id: int, path: str) -> bool:
+    if isinstance(wanted, int) or wanted.isdecimal():
+        return int(wanted) == project_id
+    wanted = wanted.casefold()  # GitHub does not distinguish upper and lower case
+    return path.startswith(wanted) if wanted.endswith("/") else path == wanted
+
+
+def _check_given(what: str, secrets: Iterable[str | HookSecret]) -> None:
+    if any(not each.secret.strip() for each in hook_secrets(secrets)):
         raise InvalidInput(f"{what}: an empty secret would accept requests of anybody; remove it")

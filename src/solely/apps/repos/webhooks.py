@@ -6,28 +6,34 @@ disables its webhook. 401 is for senders without the secret, 503 for an unreacha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import structlog
 
 from ... import AsyncDeadLetters, InvalidInput
-from ...kit import KIB, Answer, Call, JsonResponse, Route, Webhook
+from ...kit import KIB, Answer, Call, CallFailed, JsonResponse, Route, Webhook
 from .figures import RECEIVED
 from .forges.commands import CommandRule
 from .forges.forge import Header, WebhookReader
 from .forges.github.webhook import GitHubWebhooks
 from .forges.gitlab.webhook import GitLabWebhooks
 from .intake import QUEUED, JobIntake
+from .model import RepoJob
 from .runtime import ReposRuntime
-from .settings import ReposSettings
+from .settings import HookSecret, ReposSettings
 
 log = structlog.get_logger("solely.repos")
 
 MAX_BODY = 25 * KIB * KIB  # bytes: what GitHub sends at most, and what GitLab's largest merge requests stay below
 HEADERS = {"gitlab": ("x-gitlab-event", "idempotency-key", "x-gitlab-event-uuid")}
 HEADERS["github"] = ("x-github-event", "x-github-delivery", "content-type")  # what a reader needs to read it again
+_LONG = 1 * KIB * KIB  # bytes: digests of more would stop the event loop for longer than a millisecond or two
+_SECRETS = "repos.secrets"  # of a request that was verified
+_ASK = 3.0  # seconds for the forge to say whose id it is: it waits ten for our answer
+_MOST_KNOWN = 10_000  # projects
 KEPT_BODY = 128 * KIB  # bytes of a request in a dead letter, which may have 256 KiB with its escapes
 
 
@@ -51,47 +57,82 @@ class ForgeWebhooks:
 
     def __init__(self, app: ReposRuntime, name: str, reader: WebhookReader | None, how: str) -> None:
         self._app, self._name, self._reader = app, name, reader
+        self._known: set[tuple[int, str]] = set()  # ids and paths of projects that belong together
         self.auth = Webhook(self._verify, how, self._plausible)
 
     def _plausible(self, call: Call[Any, Any]) -> bool:
         return self._reader is not None and self._reader.plausible(call.header)
 
-    def _verify(self, call: Call[Any, Any]) -> bool:
-        return self._reader is not None and self._reader.authentic(call.header, call.raw)
+    def _verify(self, call: Call[Any, Any]) -> bool | Awaitable[bool]:
+        return asyncio.to_thread(self._verified, call) if len(call.raw) > _LONG else self._verified(call)
+
+    def _verified(self, call: Call[Any, Any]) -> bool:
+        secrets = () if self._reader is None else self._reader.speaks_for(call.header, call.raw)
+        call.scope[_SECRETS] = secrets
+        return bool(secrets)
 
     async def receive(self, call: Call[None, None]) -> WebhookAnswer | JsonResponse:
         """Accepts the jobs of a webhook's request."""
+        secrets: Sequence[HookSecret] = call.scope[_SECRETS]
         try:
-            answer = await self.read(call.header, call.raw)
+            answer = await self.read(call.header, call.raw, secrets)
         except (msgspec.DecodeError, InvalidInput) as error:
-            await self._park(call, error)
+            await self._park(call, secrets, error)
             answer = WebhookAnswer(event="unreadable", ignored=f"it cannot be read: {error}")
         self._app.service.metrics.count(RECEIVED, self._name, answer.event)
         fresh = any(each.outcome == QUEUED for each in answer.jobs)
         return JsonResponse(202, answer) if fresh else answer
 
-    async def read(self, header: Header, body: bytes) -> WebhookAnswer:
-        """Accepts what the request asks for; msgspec.DecodeError if it cannot be read."""
+    async def read(self, header: Header, body: bytes, secrets: Sequence[HookSecret]) -> WebhookAnswer:
+        """Accepts what the request asks for in a project for which one of the secrets speaks; msgspec.DecodeError if it
+        cannot be read."""
         assert self._reader is not None, "nothing is authentic without a reader"
         intake: JobIntake = self._app.intake
         event, delivery, jobs, ignored = self._reader.read(header, body)
+        if other := [job for job in jobs if not await self._may_report(secrets, job)]:
+            jobs, ignored = (), f"the secret of this hook does not speak for {other[0].project_path}"
+            log.warning("webhook_of_other_project", forge=self._name, project=other[0].project_path)
         if not jobs:
             intake.record(f"ignored: {ignored}", self._name, "webhook", event)
         found = [ReceivedJob(job.key, await intake.accept(job, delivery)) for job in jobs]
         return WebhookAnswer(event=event, jobs=tuple(found), ignored=ignored)
 
-    async def _park(self, call: Call[None, None], error: Exception) -> None:
+    async def _may_report(self, secrets: Sequence[HookSecret], job: RepoJob) -> bool:
+        """True if one of the secrets speaks for the project of the job. Keys have its id: if only its path is
+        permitted, the forge is asked whether they belong together, as one project could use up the jobs of another
+        otherwise. A job for which it does not answer is accepted, and finds out itself before it does anything."""
+        id, path = job.project_id, job.project_path
+        if any(each.covers(id, "") for each in secrets):
+            return True
+        if not any(each.covers(id, path) for each in secrets):
+            return False
+        if (id, path) not in self._known:
+            try:
+                async with asyncio.timeout(_ASK):
+                    if not await self._app.work.forges[self._name].client.has_project(id, path):
+                        return False
+            except (TimeoutError, CallFailed):
+                return True
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known.add((id, path))
+        return True
+
+    async def _park(self, call: Call[None, None], secrets: Sequence[HookSecret], error: Exception) -> None:
         """Keeps a request that cannot be read as a dead letter, to be replayed by a version that can."""
         log.warning("webhook_unreadable", forge=self._name, error=str(error))
         headers = {name: call.header(name) for name in HEADERS[self._name]}
         body = call.raw[:KEPT_BODY].decode(errors="replace")
         letters: AsyncDeadLetters = self._app.unread
-        await letters.push({"forge": self._name, "headers": headers, "body": body}, error=error, origin="webhook")
+        projects = [list(each.projects) for each in secrets]
+        letter = {"forge": self._name, "headers": headers, "body": body, "projects": projects}
+        await letters.push(letter, error=error, origin="webhook")
 
     async def replay(self, payload: Mapping[str, Any]) -> None:
         """Reads the request of a dead letter again; raises what is wrong with it."""
-        headers = payload["headers"]
-        await self.read(lambda name: str(headers.get(name, "")), str(payload["body"]).encode())
+        headers, projects = payload["headers"], payload.get("projects", [[]])  # letters of earlier versions have none
+        secrets = [HookSecret(secret="", projects=tuple(each)) for each in projects]  # nosec B106 - it was verified
+        await self.read(lambda name: str(headers.get(name, "")), str(payload["body"]).encode(), secrets)
 
 
 def readers(settings: ReposSettings) -> dict[str, WebhookReader]:

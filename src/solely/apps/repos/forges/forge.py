@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from ..model import RepoJob
+from ..settings import HookSecret
 
 T = TypeVar("T")
 
@@ -52,8 +53,9 @@ class WebhookReader(Protocol):
     def plausible(self, header: Header) -> bool:
         """False if the request cannot be authentic, whatever its body is."""
 
-    def authentic(self, header: Header, body: bytes) -> bool:
-        """True if the request is from the forge: a token or a signature, compared in constant time."""
+    def speaks_for(self, header: Header, body: bytes) -> Sequence[HookSecret]:
+        """The secrets that the request has, by a token or a signature, compared in constant time; none if it is not
+        from the forge."""
 
     def read(self, header: Header, body: bytes) -> WebhookDelivery:
         """What the request asks for; msgspec.DecodeError if it is not what this forge sends."""

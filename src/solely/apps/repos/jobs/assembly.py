@@ -23,6 +23,7 @@ from .settings import JobSettings
 class JobParts(NamedTuple):
     """What performs jobs, and what knows of them."""
 
+    forges: Mapping[str, ForgeAccess]
     records: JobRecords
     results: JobResults
     performer: JobPerformer
@@ -53,7 +54,7 @@ def assembled(
     handlers = JobHandlers(once, settings, results, jira)
     notices = FailureNotices(once, settings, forges, jira, results)
     known = (records, results, services.metrics, notices, services.report)
-    return JobParts(records, results, JobPerformer(once, settings, forges, handlers, *known), notices)
+    return JobParts(forges, records, results, JobPerformer(once, settings, forges, handlers, *known), notices)
 
 
 def _forges(settings: ReposSettings, callers: Mapping[str, Caller]) -> dict[str, ForgeAccess]:

@@ -49,6 +49,7 @@ async def run_command(settings: JobCommand, job: RepoJob, folder: Path, secrets:
         max_output=MAX_OUTPUT,
         cwd=str(folder),
         inherit=[name for name in os.environ if not name.startswith(_OURS)],
+        guarded=True,  # after the ttl another process performs the job
     )
     ended = await run_program(program)
     hidden = [each for each in (*secrets, *settings.environment.values()) if len(each) >= _SECRET]

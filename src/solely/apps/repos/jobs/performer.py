@@ -4,11 +4,10 @@ on failure."""
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -25,19 +24,20 @@ from .... import (
     StaleFence,
     StoreUnavailable,
 )
-from ....kit import DAY, CallFailed, Metrics, NotStarted
+from ....kit import DAY, MAX_TTL, CallFailed, Metrics, NotStarted
 from ..figures import CODING_SECONDS, REPEATED, REVIEW_SECONDS, REVIEWS
-from ..forges.client import ForgeAccess
-from ..model import JOBS, REVIEW, RepoJob, claim_key, own
+from ..forges.client import ForgeAccess, OtherProject
+from ..model import JOBS, REVIEW, RepoJob, claim_key, own, received_key
 from ..polling import pause_after
 from .commands import CommandFailed
 from .failures import FailureNotice, FailureNotices, public_reason
-from .git import GitRefused, GitUnreachable, PushRejected
+from .git import GitFailed, GitRefused, GitUnreachable, PushDeclined, PushRejected
 from .handlers import Attempt, JobHandlers
 from .markers import marker_of
 from .records import FAILED, IGNORED, POSTPONED, RETRIED, RUNNING, JobProgress, JobRecords
 from .results import JobResults
 from .settings import JobCommand, JobSettings
+from .working_copy import remove_folder
 
 _TURN = 2.0  # seconds until a job that did not get the lock, or lost it, is tried again: others get a slot meanwhile
 _LONGEST_HOLD = 60.0  # seconds to wait at most for the claim of a process that may have died
@@ -84,7 +84,7 @@ class JobPerformer:
         async with claim:
             run = await self._results.run(job.key)
             await self._perform(job, run, item, claim)
-            if run != job.key or item.id != job.key:  # it was repeated or replayed
+            if run != job.key or _is_replayed(item, job):
                 await self._report(job, "")
 
     async def _perform(self, job: RepoJob, run: str, item: AsyncItem, claim: AsyncClaim) -> None:
@@ -94,6 +94,7 @@ class JobPerformer:
             progress.enter(IGNORED, f"no command is set for jobs of the kind {job.kind}: [repos.jobs.{job.kind}]")
             return
         progress.enter(RUNNING)
+        await self._records.flush()  # what follows may end this process: `fail_lost` finds what is recorded
         try:
             async with self._folder() as folder:
                 state = await self._handled(job, run, command, folder, claim, progress)
@@ -129,14 +130,20 @@ class JobPerformer:
 
     async def fail_lost(self) -> None:
         """Records runs as failed that the queue has parked since their processes died: nothing else would. It takes two
-        looks, because what has just ended is written a little later."""
+        looks, because what has just ended is written a little later. A dead letter that is replayed is in no queue."""
         runs = await self._records.unfinished(_LOOK)
-        lost = {run.id for run in runs if await self._queue.read(run.job.key) is None}
+        lost = {run.id for run in runs if await self._queue.read(run.job.key) is None and not await self._runs(run.job)}
         for run in runs:
             if run.id in lost & self._lost and await self._records.fail(run, _DIED):
+                await self._stays_failed(run.job, run.id)
                 await self._notices.accept(FailureNotice(run.job, run.id, run.job.key, run.attempts, _DIED_PUBLIC))
                 await self._report(run.job, _DIED)
         self._lost = lost
+
+    async def _runs(self, job: RepoJob) -> bool:
+        """True while a process holds the claim of the job."""
+        key = claim_key(job.key)
+        return any(each.key == key and not each.outcome for each in await self._once.claims(key, limit=1))
 
     async def _failed(
         self, job: RepoJob, run: str, item: AsyncItem, error: BaseException, progress: JobProgress
@@ -144,8 +151,11 @@ class JobPerformer:
         """Records the failure; a job that failed for good is reported."""
         if isinstance(error, CommandFailed):
             progress.note(log=error.log)
-        state, text = self._state(error, item.attempts), str(error) or type(error).__name__
-        if state == FAILED:  # first of all: the job is tried again if the store does not answer
+        state, text = self._state(error, item, job), str(error) or type(error).__name__
+        if isinstance(error, OtherProject):  # nothing is posted there, and whoever may report the job still can
+            await self._once.forget(received_key(job.key))
+        elif state == FAILED:  # first of all: the job is tried again if the store does not answer
+            await self._stays_failed(job, run)
             await self._notices.accept(FailureNotice(job, run, item.id, item.attempts, public_reason(error)))
         progress.enter(state, "the worker stopped" if isinstance(error, asyncio.CancelledError) else text)
         if state == FAILED:
@@ -153,11 +163,21 @@ class JobPerformer:
                 self._metrics.count(REVIEWS, FAILED)
             await self._report(job, text)
 
-    def _state(self, error: BaseException, attempts: int) -> str:
+    async def _stays_failed(self, job: RepoJob, run: str) -> None:
+        """Reports of this job are known from now on, and not only for as long as if it were done: it is performed again
+        when somebody replays it or forgets its key, which may have happened since this run began."""
+        if await self._results.run(job.key) == run:
+            await self._once.mark(received_key(job.key), ttl=MAX_TTL)
+
+    def _state(self, error: BaseException, item: AsyncItem, job: RepoJob) -> str:
         settled = self._settled(error)
-        if isinstance(settled, Postpone | StoreUnavailable) or not isinstance(settled, Exception):
+        if isinstance(settled, StoreUnavailable) or not isinstance(settled, Exception):
             return POSTPONED
-        permanent = isinstance(settled, PermanentFailure) or attempts >= self._settings.max_attempts
+        if _is_replayed(item, job):  # its dead letter stays, and nothing tries it again but people
+            return FAILED
+        if isinstance(settled, Postpone):
+            return POSTPONED
+        permanent = isinstance(settled, PermanentFailure) or item.attempts >= self._settings.max_attempts
         return FAILED if permanent else RETRIED
 
     def _settled(self, error: BaseException) -> BaseException:
@@ -167,7 +187,7 @@ class JobPerformer:
             return PermanentFailure(text) if error.permanent else Postpone(text, after=pause_after(error) or pause)
         if isinstance(error, GitUnreachable):
             return Postpone(text, after=pause)
-        if isinstance(error, GitRefused):
+        if isinstance(error, GitRefused | PushDeclined):
             return PermanentFailure(text)
         if isinstance(error, Busy | LeaseLost | StaleFence):
             return Postpone(text, after=_TURN)
@@ -175,7 +195,7 @@ class JobPerformer:
             return Retry(text, after=_TURN)
         if isinstance(error, NotStarted) and error.permanent:
             return PermanentFailure(text)
-        return Retry(text) if isinstance(error, CommandFailed | NotStarted) else error
+        return Retry(text) if isinstance(error, CommandFailed | NotStarted | GitFailed) else error
 
     # -- folders
 
@@ -186,11 +206,17 @@ class JobPerformer:
         try:
             yield Path(folder)
         finally:
-            await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+            await asyncio.shield(asyncio.to_thread(remove_folder, folder))
+
+
+def _is_replayed(item: AsyncItem, job: RepoJob) -> bool:
+    """True if the item comes from a dead letter: in the queue, it has the key of its job."""
+    return item.id != job.key
 
 
 def sweep_folders(folder: str) -> None:
     """Removes what processes that were killed left behind: no job takes a day."""
     for each in Path(folder or tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        if each.stat().st_mtime < time.time() - DAY:
-            shutil.rmtree(each, ignore_errors=True)
+        with suppress(OSError):  # it was removed just now
+            if each.lstat().st_mtime < time.time() - DAY:
+                remove_folder(str(each))

@@ -1,14 +1,16 @@
-"""Records of jobs: what became of each run, for people. They are written behind, so that no job waits for them."""
+"""Records of jobs: what became of each run, for people. Most are written behind, so that no job waits for them."""
 
 from __future__ import annotations
 
 import os
 import socket
 import time
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from .... import DataError
 from ....kit import Answer, Journal, Position, Queries, from_row, position_after, without_nul
 from ..model import RepoJob
 
@@ -95,6 +97,11 @@ class JobRecords:
     def begin(self, job: RepoJob, run: str, attempts: int) -> JobProgress:
         """The record of a new attempt."""
         return JobProgress(self._journal, job, run, attempts)
+
+    async def flush(self) -> None:
+        """Writes what is recorded so far, which otherwise takes a moment; later, if the database is unreachable."""
+        with suppress(DataError):
+            await self._journal.flush()
 
     async def recent(self, state: str, kind: str, project: str, before: Position, limit: int) -> list[JobRecord]:
         """Runs of this state, kind and project (empty: of all), newest first, from before a position on."""

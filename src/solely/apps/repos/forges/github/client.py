@@ -11,8 +11,8 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from .....kit import Caller, CallFailed, Request, Response, by_link
-from ...model import REVIEW, RepoJob
-from ..client import GitLogin
+from ...model import RepoJob
+from ..client import GitLogin, check_project
 from ..comments import PostedComment
 
 T = TypeVar("T")
@@ -38,6 +38,8 @@ class RepositoryRow(msgspec.Struct):
     """The repository of a branch."""
 
     clone_url: str
+    id: int = 0
+    full_name: str = ""
 
 
 class BranchRow(msgspec.Struct):
@@ -74,11 +76,14 @@ class GitHubClient:
         """As ForgeClient."""
         return f"refs/pull/{job.mr_iid}/head"
 
+    async def has_project(self, id: int, path: str) -> bool:
+        """As ForgeClient."""
+        return (await self.call("GET", f"/repos/{path}")).json(RepositoryRow).id in (0, id)
+
     async def completed(self, job: RepoJob) -> RepoJob:
         """As ForgeClient."""
-        if job.source_branch and (job.git_http_url or job.kind == REVIEW):
-            return job
         row = (await self.call("GET", f"{_repo(job)}/pulls/{job.mr_iid}")).json(PullRow)
+        check_project(job, row.base.repo.id if row.base.repo else 0, job.project_id)
         source, target = (each.repo.clone_url if each.repo else "" for each in (row.head, row.base))
         return msgspec.structs.replace(
             job,
@@ -87,7 +92,7 @@ class GitHubClient:
             head_sha=job.head_sha or row.head.sha,
             title=job.title or row.title,
             git_http_url=source,
-            target_url=target or job.target_url,
+            target_url=target,
             from_fork=source != target,
         )
 

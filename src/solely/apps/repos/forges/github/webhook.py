@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
+from typing import Annotated
 from urllib.parse import parse_qs
 
 import msgspec
 
 from .....kit import same
 from ...model import COMMAND, REVIEW, RepoJob, note_key, review_key
-from ...settings import GitHubSettings
+from ...settings import GitHubSettings, HookSecret, hook_secrets
 from ..commands import CommandRule
 from ..forge import Header, WebhookDelivery, decoder
 from ..moments import seconds_of
 
 FORGE = "github"
+_SIGNATURE = re.compile("sha256=[0-9a-f]{64}")
 _COMMITS = ("opened", "reopened", "synchronize")
 # In a public repository anybody may comment; these may push to it as well.
 _TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")
+
+
+# Owner and name, as they are part of the addresses that are called: nothing in them leads elsewhere.
+FullName = Annotated[str, msgspec.Meta(pattern=r"^((?!\.{1,2}/)[\w.-]+/(?!\.{1,2}$)[\w.-]+)?$")]
 
 
 class GitHubUser(msgspec.Struct):
@@ -31,7 +38,7 @@ class GitHubRepository(msgspec.Struct):
     """A repository."""
 
     id: int
-    full_name: str = ""
+    full_name: FullName = ""
     clone_url: str = ""
 
 
@@ -101,17 +108,18 @@ class GitHubWebhooks:
     how = "X-Hub-Signature-256 by one of the secrets"
 
     def __init__(self, settings: GitHubSettings, rule: CommandRule) -> None:
-        self._keys = [secret.encode() for secret in settings.webhook_secrets]
+        self._secrets = hook_secrets(settings.webhook_secrets)
         self._rule = rule
 
     def plausible(self, header: Header) -> bool:
-        """True if it has any signature."""
-        return bool(self._keys) and bool(header("x-hub-signature-256"))
+        """True if it has what looks like a signature, and is an event with an id, as all of GitHub's are."""
+        named = bool(header("x-github-event")) and bool(_SIGNATURE.fullmatch(header("x-hub-signature-256")))
+        return bool(self._secrets) and named
 
-    def authentic(self, header: Header, body: bytes) -> bool:
-        """True if it has a signature by one of the secrets."""
+    def speaks_for(self, header: Header, body: bytes) -> list[HookSecret]:
+        """The secrets that have signed it."""
         given = header("x-hub-signature-256")
-        return any(same(given, f"sha256={hmac.new(key, body, hashlib.sha256).hexdigest()}") for key in self._keys)
+        return [each for each in self._secrets if same(given, _signature(each.secret, body))]
 
     def read(self, header: Header, body: bytes) -> WebhookDelivery:
         """The review or the command that the event asks for; msgspec.DecodeError if it is none of GitHub's."""
@@ -176,6 +184,10 @@ class GitHubWebhooks:
         if not why and comment.author_association not in _TRUSTED:
             return "the author is neither owner, member nor collaborator"
         return why
+
+
+def _signature(secret: str, body: bytes) -> str:
+    return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
 
 
 def _payload(media: str, body: bytes) -> bytes:

@@ -11,13 +11,16 @@ import msgspec
 
 from .....kit import Caller, CallFailed, Request, Response, by_link
 from ...model import REVIEW, RepoJob
-from ..client import GitLogin
+from ..client import GitLogin, check_project
 from ..comments import PostedComment
 from .payloads import GitLabUser, is_fork
 
 T = TypeVar("T")
 _USER = "oauth2"  # GitLab accepts any name with a token
-_QUICK_ACTION = re.compile(r"^([ \t>]*)/(?=\w)", re.MULTILINE)
+# What GitLab removes or does not see before a quick action: blanks, quotes, and characters that are not shown.
+_UNSEEN = r"(?:[^\S\n]|[>\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff])*"
+_QUICK_ACTION = re.compile(rf"^({_UNSEEN})/(?=\w)", re.MULTILINE)
+_LINE_END = re.compile(r"\r\n?")
 
 
 class NoteRow(msgspec.Struct):
@@ -45,6 +48,7 @@ class ProjectRow(msgspec.Struct):
     """A project, as the API returns it."""
 
     http_url_to_repo: str
+    path_with_namespace: str = ""
 
 
 class GitLabClient:
@@ -61,20 +65,27 @@ class GitLabClient:
         """As ForgeClient."""
         return f"refs/merge-requests/{job.mr_iid}/head"
 
+    async def has_project(self, id: int, path: str) -> bool:
+        """As ForgeClient."""
+        return (await self.get(f"/projects/{id}", ProjectRow)).path_with_namespace in ("", path)
+
     async def completed(self, job: RepoJob) -> RepoJob:
         """As ForgeClient."""
-        if job.source_branch and (job.git_http_url or job.kind == REVIEW):
-            return job
+        if job.received_by == "poller" and job.source_branch and (job.git_http_url or job.kind == REVIEW):
+            return job  # GitLab itself has listed it
+        target = await self.get(_project(job), ProjectRow)
+        check_project(job, target.path_with_namespace, job.project_path)
         row = await self.get(f"{_project(job)}/merge_requests/{job.mr_iid}", MergeRequestRow)
+        from_fork = is_fork(job.project_id, row.source_project_id)
         return msgspec.structs.replace(
             job,
             source_branch=row.source_branch,
             target_branch=row.target_branch,
             head_sha=job.head_sha or row.sha or "",
             title=job.title or row.title,
-            git_http_url=await self._repository(row.source_project_id),
-            target_url=job.target_url or await self._repository(job.project_id),
-            from_fork=is_fork(job.project_id, row.source_project_id),
+            git_http_url=await self._repository(row.source_project_id) if from_fork else target.http_url_to_repo,
+            target_url=target.http_url_to_repo,
+            from_fork=from_fork,
         )
 
     async def _repository(self, project: int | None) -> str:
@@ -152,7 +163,7 @@ class GitLabComments:
 
 def _inert(text: str) -> str:
     """The text, in which no line is a quick action such as /merge: it would be performed with our rights."""
-    return _QUICK_ACTION.sub(r"\1\\/", text)
+    return _QUICK_ACTION.sub(r"\1\\/", _LINE_END.sub("\n", text))
 
 
 def _project(job: RepoJob) -> str:

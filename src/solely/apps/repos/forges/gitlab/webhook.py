@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import msgspec
 
 from .....kit import same, sign, signing_key
-from ...settings import GitLabSettings
+from ...settings import GitLabSettings, HookSecret, hook_secrets
 from ..commands import CommandRule
 from ..forge import Header, WebhookDelivery, decoder
 from .payloads import (
@@ -24,6 +25,8 @@ from .payloads import (
 
 TOLERANCE = 300.0  # seconds that a signed request may be old, or too new: what Standard Webhooks recommends
 _MOMENT = 12  # digits of a time in seconds: enough for 30,000 years
+_SIGNATURE = re.compile(r"v1,[A-Za-z0-9+/]{43}=")  # of SHA-256 in Base64
+_MOST_SIGNATURES = 16
 _OPENING = ("open", "reopen")
 _CREATED = (None, "", "create")  # of a note: GitLab before 16 sends no action
 
@@ -63,32 +66,29 @@ class GitLabWebhooks:
     how = "X-Gitlab-Token, or a webhook-signature by a signing token"
 
     def __init__(self, settings: GitLabSettings, rule: CommandRule) -> None:
-        self._tokens = settings.webhook_tokens
-        self._keys = [signing_key("gitlab: signing_tokens:", secret) for secret in settings.signing_tokens]
+        self._tokens = hook_secrets(settings.webhook_tokens)
+        self._signing = hook_secrets(settings.signing_tokens)
         self._rule = rule
 
     def plausible(self, header: Header) -> bool:
-        """True if it has one of the tokens, or any signature."""
-        return self._has_token(header) or (bool(self._keys) and bool(header("webhook-signature")))
+        """True if it has one of the tokens, or what looks like a signature of just now."""
+        return bool(self._by_token(header)) or bool(self._signing and _theirs(header) and _moment(header))
 
-    def authentic(self, header: Header, body: bytes) -> bool:
-        """True if it has one of the tokens, or a signature by one of the signing tokens that is not old."""
-        return self._has_token(header) or (bool(self._keys) and self._signed(header, body))
+    def speaks_for(self, header: Header, body: bytes) -> list[HookSecret]:
+        """The tokens that it has, and the signing tokens that have signed it, if that is not old."""
+        return self._by_token(header) or self._by_signature(header, body)
 
-    def _has_token(self, header: Header) -> bool:
+    def _by_token(self, header: Header) -> list[HookSecret]:
         given = header("x-gitlab-token").encode("latin-1")
-        known = [same(given, token) for token in self._tokens]  # all of them, whichever it is
-        return any(known)
+        return [each for each in self._tokens if same(given, each.secret)]
 
-    def _signed(self, header: Header, body: bytes) -> bool:
-        moment = header("webhook-timestamp")
-        if not (moment.isascii() and moment.isdigit() and len(moment) <= _MOMENT):
-            return False
-        if abs(time.time() - int(moment)) > TOLERANCE:
-            return False
-        ours = sign(header("webhook-id"), int(moment), body, self._keys)["webhook-signature"].split()
-        theirs = header("webhook-signature").split()
-        return any(same(mine, each) for mine in ours for each in theirs)
+    def _by_signature(self, header: Header, body: bytes) -> list[HookSecret]:
+        moment, theirs = _moment(header), _theirs(header)
+        if not (self._signing and theirs and moment):
+            return []
+        keys = [signing_key("gitlab: signing_tokens:", each.secret) for each in self._signing]
+        ours = sign(header("webhook-id"), moment, body, keys)["webhook-signature"].split()
+        return [each for each, mine in zip(self._signing, ours, strict=True) if any(same(mine, it) for it in theirs)]
 
     def read(self, header: Header, body: bytes) -> WebhookDelivery:
         """The review or the command that the event asks for; msgspec.DecodeError if it is none of GitLab's."""
@@ -118,6 +118,19 @@ class GitLabWebhooks:
             return WebhookDelivery("note", delivery, ignored=why)
         url = _url(event.project, request)
         return WebhookDelivery("note", delivery, [command(event.project, request, url, note, author, "webhook")])
+
+
+def _theirs(header: Header) -> list[str]:
+    """The signatures in the form that Standard Webhooks has, at most as many as a rotation needs."""
+    return [each for each in header("webhook-signature").split()[:_MOST_SIGNATURES] if _SIGNATURE.fullmatch(each)]
+
+
+def _moment(header: Header) -> int:
+    """When it was signed, in seconds; 0 if that was long ago, or it does not say."""
+    moment = header("webhook-timestamp")
+    if not (moment.isascii() and moment.isdigit() and len(moment) <= _MOMENT):
+        return 0
+    return int(moment) if abs(time.time() - int(moment)) <= TOLERANCE else 0
 
 
 def _url(project: GitLabProject, request: GitLabMergeRequest) -> str:
