@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
 from tests.servers import listener
+from tests.streams import closed
 
 FLOOD = 10 << 20  # bytes: a hundred times what a socket takes that nobody reads
 
@@ -121,9 +122,10 @@ class Hooks:
 async def hooks(tls: ssl.SSLContext | None = None) -> AsyncIterator[Hooks]:
     """A receiver, on the loop of the test."""
     receiver = Hooks()
-    serving: set[asyncio.Task[None]] = set()
+    serving, writers = set[asyncio.Task[None]](), list[asyncio.StreamWriter]()
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         task = asyncio.ensure_future(receiver.serve(reader, writer))
         serving.add(task)
         task.add_done_callback(serving.discard)
@@ -140,6 +142,7 @@ async def hooks(tls: ssl.SSLContext | None = None) -> AsyncIterator[Hooks]:
         for task in list(serving):
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
+        await closed(writers)  # also one whose task was cancelled before it began, or that says good-bye over TLS
 
 
 @contextlib.contextmanager

@@ -111,6 +111,33 @@ async def test_an_item_that_does_not_end_in_time_is_given_back_uncounted(monkeyp
         assert (seen.state.name, seen.attempts, settled(app, "stopped")) == ("FREE", 0, 1.0)
 
 
+async def test_work_that_is_no_coroutine_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    performed = list[str]()
+
+    def perform(item: AsyncItem) -> None:
+        performed.append(item.id)
+
+    unseen: Any = lambda item: performed.append(item.id)  # noqa: E731 - of a lambda it is not known
+    with pytest.raises(InvalidInput, match="is not a coroutine function"):
+        async with mill(monkeypatch, perform):  # type: ignore[arg-type]  # the wrong kind is what is tried
+            pass
+    async with mill(monkeypatch, unseen) as app:
+        await app.queue("grain").push("a", 1)
+        await until(lambda: settled(app, "parked"))
+    assert performed == ["a"]
+
+
+async def test_a_job_that_is_no_coroutine_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def perform(item: AsyncItem) -> None: ...
+
+    def sweep() -> None: ...
+
+    monkeypatch.setattr(Mill, "jobs", lambda self: [kit.Job("sweep", 1.0, sweep)])  # type: ignore[arg-type]  # what is tried
+    with pytest.raises(InvalidInput, match="the job 'sweep' of mill"):
+        async with mill(monkeypatch, perform):
+            pass
+
+
 async def test_readiness_says_that_a_worker_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     async def perform(item: AsyncItem) -> None: ...
 

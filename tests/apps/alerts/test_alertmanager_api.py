@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -208,7 +209,7 @@ def test_a_silence_that_had_not_started_ends_where_it_would_have_started(desk: O
         ({"matchers": []}, "length >= 1"),
         ({"matchers": [equal("a=b", "c")]}, "matching regex"),
         ({"matchers": [{"name": "a", "value": "b"}]}, "isRegex"),
-        ({"matchers": [{"name": "a", "value": "(b+)+", "isRegex": True}]}, "too many ways"),
+        ({"matchers": [{"name": "a", "value": "(?=b)", "isRegex": True}]}, "invalid perl operator"),
         ({"matchers": [equal("a", "b")] * 21}, "length <= 20"),
         ({"matchers": [equal("a", "b" * 601)]}, "length <= 600 - at `$.matchers[0].value`"),
         ({"id": "x" * 65}, "$.id"),
@@ -266,3 +267,19 @@ def test_the_document_says_that_errors_are_strings_and_filters_lists(desk: Opera
     (filters,) = [each for each in paths[ALERTS]["get"]["parameters"] if each["name"] == "filter"]
     assert filters["schema"]["type"] == "array"
     assert "delete" in paths["/api/v2/silence/{id}"]
+
+
+def test_large_patterns_in_filters_leave_others_their_turn() -> None:
+    """One request with `filter` for 150 alerts took four seconds, in which the service answered nobody."""
+    values = ["".join("ab"[number >> place & 1] for place in range(20)) * 12 + "a" * 10 for number in range(60)]
+    alerts = [{"labels": {"alertname": "x", **{f"l{n}": f"{n}{value}" for n in range(19)}}} for value in values]
+    matchers = [f"l{n}=~{n}(a?b?.?){{80}}(.*a){{20}}.*" for n in range(19)]
+    with operating(service={"apps": ("alerts",)}) as desk, ThreadPoolExecutor(1) as elsewhere:
+        assert desk.post(ALERTS, alerts, "write").status_code == 200  # type: ignore[arg-type]
+        listing = elsewhere.submit(lambda: desk.get(ALERTS, "read", filter=matchers))
+        answered = 0
+        while not listing.done():
+            assert desk.service.get("/healthz").status_code == 200
+            answered += 1
+        assert len(listing.result().json()) == len(alerts)
+        assert answered > 5

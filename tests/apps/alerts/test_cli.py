@@ -167,9 +167,9 @@ def test_silences_are_made_listed_and_ended(run: Run, desk: Operator) -> None:
     looked = run("silence", "add", "name=~Day.*", "--for", "2h", "--reason", BECAUSE, "--dry-run")
     assert (looked.code, "would silence alerts that match name=~" in looked.err) == (0, True)
     assert "Day" not in run("silence", "list").out
-    refused = run("silence", "add", "name=~(a+)+", "--for", "2h", "--reason", BECAUSE)
+    refused = run("silence", "add", "name=~(?=a)", "--for", "2h", "--reason", BECAUSE)
     assert refused.code == 2
-    assert "too many ways" in refused.err
+    assert "invalid perl operator" in refused.err
 
 
 def test_a_silence_starts_later_and_is_edited(run: Run, desk: Operator) -> None:

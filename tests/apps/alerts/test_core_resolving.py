@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from solely.apps.alerts.model import RESOLVED, Alert, key_of, resolved_key
+from solely.apps.alerts.model import RESOLVED, Alert, Notification, key_of, resolved_key
 from solely.apps.alerts.notifications.publishing import QUEUE
 from solely.apps.alerts.publishers import PublishFailed
 from tests.apps.alerts.working import Open, Worker, alert, until, working
@@ -110,10 +110,78 @@ async def test_resolved_survives_publishers_that_are_away(open_worker: Open) -> 
     await worker.receive(alert())
     worker.publisher.failure = PublishFailed("away")
     assert (await worker.receive(over())).reason == "publish_failed"
-    assert (await worker.receive(alert())).reason == "quiet"  # no resolved notification was sent
     worker.publisher.failure = None
     await worker.sweep_until(lambda: len(worker.publisher.ids) == 2)
     assert (await worker.receive(alert())).outcome == "published"
+
+
+async def test_an_alert_that_fires_again_withdraws_the_resolved_notification_that_nobody_got(
+    open_everywhere: Open,
+) -> None:
+    worker, other = await open_everywhere(), await open_everywhere()
+    await worker.receive(alert())
+    worker.publisher.failure = PublishFailed("away")
+    assert (await worker.receive(over())).reason == "publish_failed"
+    for each in (worker, other):
+        assert (await each.receive(alert())).reason == "quiet"
+    worker.publisher.failure = None
+    await worker.sweep_until_empty()
+    assert sent(worker) + sent(other) == ["critical firing"]
+    assert [each.alert.fingerprint for each in await other.parts.open_alerts.list()] == ["cpu"]
+    assert (await other.receive(over())).outcome == "published"
+
+
+async def test_a_resolved_alert_withdraws_the_reminder_that_nobody_got(open_everywhere: Open) -> None:
+    worker = await open_everywhere(policies={"critical": {"quiet": 0.1}})
+    await worker.receive(alert())
+    worker.publisher.failure = PublishFailed("away")
+    await asyncio.sleep(0.3)  # until the window is over
+    assert (await worker.receive(alert())).reason == "publish_failed"
+    worker.publisher.failure = None
+    assert (await worker.receive(over())).outcome == "published"
+    await worker.sweep_until_empty()
+    assert sent(worker) == ["critical firing", "critical resolved"]
+    assert await worker.parts.open_alerts.list() == []
+
+
+async def test_an_alert_that_fires_while_its_resolved_notification_is_sent_is_sent_after_it(open_worker: Open) -> None:
+    worker, other = await open_worker(), await open_worker()
+    await worker.receive(alert())
+    worker.publisher.open.clear()
+    resolving = asyncio.create_task(worker.receive(over()))
+    await until(lambda: len(worker.publisher.ids) == 2)
+    outcome = await other.receive(alert())
+    assert (outcome.outcome, outcome.reason) == ("queued", "resolved_queued")
+    await other.sweep()
+    assert sent(other) == []
+    worker.publisher.open.set()
+    await resolving
+    await other.sweep_until_empty()
+    assert (sent(worker), sent(other)) == (["critical firing", "critical resolved"], ["critical firing"])
+    assert [each.alert.fingerprint for each in await other.parts.open_alerts.list()] == ["cpu"]
+
+
+async def test_an_alert_that_fires_just_when_its_resolved_notification_is_finished_is_sent_after_it(
+    open_worker: Open,
+) -> None:
+    """The window refuses it, and ends before it has seen what became of the resolved one."""
+    worker, other = await open_worker(), await open_worker()
+    await worker.receive(alert())
+    worker.publisher.open.clear()
+    resolving = asyncio.create_task(worker.receive(over()))
+    await until(lambda: len(worker.publisher.ids) == 2)
+    was_sent = other.parts.outbox._was_sent
+
+    async def finished(notification: Notification) -> bool:
+        worker.publisher.open.set()
+        await resolving
+        return await was_sent(notification)
+
+    other.parts.outbox._was_sent = finished  # type: ignore[method-assign]
+    outcome = await other.receive(alert())
+    assert (outcome.outcome, outcome.reason) == ("queued", "resolved_queued")
+    await other.sweep_until_empty()
+    assert (sent(worker), sent(other)) == (["critical firing", "critical resolved"], ["critical firing"])
 
 
 async def test_a_worker_that_dies_between_sending_the_resolution_and_closing_the_window_is_taken_over(
@@ -135,3 +203,17 @@ async def test_a_worker_that_dies_between_sending_the_resolution_and_closing_the
     assert len(worker.publisher.ids) == 2
     assert not await worker.parts.open_alerts.is_open(alert())
     assert (await worker.receive(alert())).outcome == "published"
+
+
+async def test_an_alert_that_fires_after_such_a_death_is_sent_once_the_window_is_closed(open_worker: Open) -> None:
+    worker, other = await open_worker(policies={"critical": {"hold": 0.3}}), await open_worker()
+    await worker.receive(alert())
+    worker.publisher.failure = PublishFailed("away")
+    assert (await worker.receive(over())).reason == "publish_failed"  # it waits, and no worker holds it
+    await (await worker.once.reserve(resolved_key("cpu"), quiet=300)).record()
+    outcome = await other.receive(alert())
+    assert (outcome.outcome, outcome.reason) == ("queued", "resolved_queued")
+    assert await worker.parts.open_alerts.is_open(alert())
+    await other.sweep_until_empty()
+    assert sent(other) == ["critical firing"]
+    assert [each.alert.fingerprint for each in await other.parts.open_alerts.list()] == ["cpu"]

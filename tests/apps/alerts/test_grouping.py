@@ -108,7 +108,7 @@ async def test_one_that_comes_just_when_the_group_resolves_is_sent(open_anywhere
     worker.publisher.open.clear()
     ending = asyncio.create_task(worker.receive(over("a")))
     await until(lambda: len(worker.publisher.ids) == 2)
-    assert said(await worker.receive(of("b"))) == "grouped"  # by the window that is about to be closed
+    assert said(await worker.receive(of("b"))) == "resolved_queued"  # behind the one that is being sent
     worker.publisher.open.set()
     assert said(await ending) == "published"
     await worker.sweep_until_empty()

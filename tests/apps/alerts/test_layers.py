@@ -12,7 +12,7 @@ FOLDER = Path(solely.apps.alerts.__file__).parent
 # A folder or module may import those of the rows before its own, and itself.
 LAYERS = (
     ("model", "figures", "decision", "acts"),
-    ("messages", "charts"),
+    ("messages", "charts", "distinctions"),
     ("publishers",),
     ("settings",),
     ("history", "worker", "windows"),

@@ -211,3 +211,45 @@ def test_an_invalid_form_is_answered_with_a_page(desk: Operator, wrong: dict[str
         entered = unescape(refused.text)
         for text in (fields | wrong)["matchers"], (fields | wrong)["lasts"], BECAUSE:
             assert text in entered  # nothing that was written is lost
+
+
+def told(page: str) -> dict[str, str]:
+    """By fingerprint, the cell that says which alert fires."""
+    section = page.partition('id="firing"')[2].partition("</section>")[0]
+    rows = re.findall(r'<tr data-key="(.*?)">\s*<th[^>]*>(.*?)<td', section, re.DOTALL)
+    return {unescape(key): " ".join(unescape(re.sub(r"<.*?>", "", cell)).split()) for key, cell in rows}
+
+
+def test_alerts_of_the_same_name_that_fire_are_told_apart() -> None:
+    both = {"team": "platform", "severity": "critical"}
+    with operating([LOG]) as it:
+        it.send("a", name="CPU high", source="demo", labels={**both, "zone": "b", "host": "web-1"})
+        it.send("b", name="CPU high", source="demo", labels={**both, "zone": "b", "host": "web-2"})
+        it.send("c", name="CPU high", source="demo", labels={**both, "zone": "c", "host": "web-2"})
+        it.send("d", name="Alone", source="demo", labels={**both, "instance": "db-1:9100", "host": "Alone"})
+        it.send("e", name="Same", source="repos", labels=both)
+        it.send("f", name="Same", source="repos", labels=both)
+        it.send("g", name="Same", source="other", labels=both)
+        it.send("h", name="Plain", source="demo")
+        until(lambda: len(told(it.get("/alerts").text)) == 8)
+        assert told(it.get("/alerts").text) == {
+            "a": "CPU high host=web-1, zone=b demo",
+            "b": "CPU high host=web-2, zone=b demo",
+            "c": "CPU high host=web-2, zone=c demo",
+            "d": "Alone instance=db-1:9100, team=platform demo",
+            "e": "Same repos e",
+            "f": "Same repos f",
+            "g": "Same other",
+            "h": "Plain demo",
+        }
+
+
+def test_alerts_with_many_labels_are_told_apart_all_the_same() -> None:
+    with operating([LOG]) as it:
+        for number in range(3):
+            labels = {f"label_{each}": f"{number if each == 9 else number % 2}" for each in range(10)}
+            it.send(f"many-{number}", name="Many", source="demo", labels=labels)
+        until(lambda: len(told(it.get("/alerts").text)) == 3)
+        cells = told(it.get("/alerts").text)
+        assert len(set(cells.values())) == 3
+        assert all(len(re.findall("label_", cell)) == 4 for cell in cells.values())

@@ -4,17 +4,22 @@ import asyncio
 import json
 import os
 import secrets
+import signal
 import sys
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 import solely
 from solely.apps.alerts.model import Alert, Notification
 from solely.apps.alerts.publishers import CommandSettings, Publisher, PublishFailed, build
+from tests.service.serving import Process, until
+from tests.test_programs import alive
 
 ALERT = Alert(name='a "quoted" $(name)\0', severity="critical", source="s" * 5000, fingerprint="f", labels={"k": "ü"})
 NOTIFICATION = Notification(id="msg_1", alert=ALERT, at=0.0)
@@ -107,6 +112,22 @@ async def test_when_time_is_up_it_ends_and_the_publish_says_so(tmp_path: Path) -
     assert not raised.value.permanent
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_it_ends_with_a_service_that_is_killed(tmp_path: Path) -> None:
+    """Another worker publishes the notification once its reservation has expired."""
+    pids = tmp_path / "pids"
+    argv = ("sh", "-c", f"sleep 600 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait")
+    publishers = json.dumps([{"type": "command", "argv": argv}])
+    with Process(tmp_path, "--set", f"alerts.publishers={publishers}", SOLELY_URL="memory://") as service:
+        address = service.address()
+        alert = {"name": "n", "severity": "critical", "source": "s"}
+        with ThreadPoolExecutor() as caller:  # answered when it is published, or not
+            asked = caller.submit(httpx2.post, f"{address}/api/alerts", json=alert, timeout=60)
+            until(pids.exists)
+            service.signal(signal.SIGKILL)
+            asked.exception()
+        until(lambda: not any(map(alive, map(int, pids.read_text().split()))))
 
 
 async def test_without_a_free_slot_the_publish_fails_and_says_so() -> None:

@@ -191,3 +191,42 @@ def test_in_another_store_a_rollback_removes_the_entries_of_signals_only(tmp_pat
     assert (done.removed, done.next) == (("0 dead letters", "1 marks", "1 marks"), written[0])
     with Client(url) as once:
         assert [mark.key for mark in once.marks()] == ["of somebody else"]
+
+
+def test_a_signal_that_another_unique_index_refuses_is_a_dead_letter_and_not_lost(place: Place) -> None:
+    """Only the id that the generator gave says that a signal is there already."""
+    place.database["SIGN4L"].create_index("Serial", unique=True)
+    place.database["SIGN4L"].insert_one(signal("bob", Serial=7))
+    with place.generator(signal("ann", Serial=7), signal("eve", Serial=8)) as generator:
+        result = generator.generate_group(("North", "Slots"))
+    assert (result.generated, result.dead_lettered) == (1, 1)
+    assert {each["Username"] for each in place.database["SIGN4L"].find()} == {"bob", "eve"}
+    id = "0" * 24
+    assert place.signals.write(signal("zoe", Serial=9), id)
+    assert not place.signals.write(signal("zoe", Serial=9), id)
+
+
+async def test_in_asyncio_too_a_signal_that_another_unique_index_refuses_is_not_written(
+    place: Place, replica_set: Mongod
+) -> None:
+    from pymongo import AsyncMongoClient
+    from pymongo.errors import DuplicateKeyError
+
+    place.database["SIGN4L"].create_index("Serial", unique=True)
+    place.database["SIGN4L"].insert_one(signal("bob", Serial=7))
+    async with AsyncMongoClient[Signal](replica_set.url) as client:
+        signals = AsyncMongoSignals(client[place.database.name]["SIGN4L"])
+        with pytest.raises(DuplicateKeyError):
+            await signals.write(signal("ann", Serial=7), "0" * 24)
+        assert await signals.write(signal("ann", Serial=8), "0" * 24)
+        assert not await signals.write(signal("ann", Serial=8), "0" * 24)
+
+
+@pytest.mark.parametrize("house", ["n" * 466, "\u00e9" * 78])
+def test_a_group_that_leaves_no_room_for_a_username_is_refused_before_anything_is_generated(
+    place: Place, house: str
+) -> None:
+    with place.generator(signal("ann")) as generator:
+        with pytest.raises(InvalidInput, match="480 bytes"):
+            generator.generate_group((house, "Slots"))
+        assert place.database.list_collection_names() == []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from ...kit import AppPage, Chart, Figure, Job, Route
+from ...kit import AppPage, Attention, Chart, Figure, Job, Route, listed
 from . import pages
 from .api import acknowledgements, lists, silences, why, windows
 from .api import alertmanager as alertmanager_api
@@ -17,6 +18,7 @@ from .inputs.labels import announced_alert
 from .publishers import LogSettings
 from .runtime import AlertsRuntime
 
+_URGENT = ("critical", "error", "page")  # severities that somebody has to look at now
 _REFRESH = 1.0  # seconds until a silence that another worker made applies here
 _EXPIRED = 3600.0  # seconds between removals of expired notes, which count as missing before
 
@@ -36,6 +38,23 @@ class AlertsApp(AlertsRuntime):
         senders, page = (own_json, alertmanager, pagerduty), (pages, why)
         modules = (*senders, alertmanager_api, lists, acknowledgements, windows, silences, *page)
         return [route for module in modules for route in module.routes(self)]
+
+    async def attention(self) -> Sequence[Attention]:
+        """Alerts that fire and are not silenced, by severity; acknowledged ones are somebody's work already."""
+        firing = [each for each in await self.open_alerts.list(limit=sys.maxsize) if each.silenced is None]
+        found = []
+        for severity in dict.fromkeys(each.alert.severity for each in firing):
+            open_ = [each for each in firing if each.alert.severity == severity]
+            new = [each.alert.name for each in open_ if each.acknowledged is None]
+            names = listed(list(dict.fromkeys(new))) if new else "all acknowledged"
+            text = f"{len(open_)} {severity} {'alert fires' if len(open_) == 1 else 'alerts fire'}: {names}"
+            untold = sum(each.last_notified is None for each in open_)
+            if untold:
+                text += f" (nobody was notified{f' of {untold}' if len(open_) > 1 else ''})"
+            level: Literal["error", "warning"] = "error" if new and severity.casefold() in _URGENT else "warning"
+            if severity.casefold() != "info":
+                found.append(Attention(level=level, text=text, link="/alerts"))
+        return found
 
     async def start(self) -> None:
         """Starts the parts; announcements of other applications are received like alerts of any sender."""

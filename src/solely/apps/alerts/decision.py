@@ -13,6 +13,8 @@ SILENCED, NO_PUBLISHER, ACKNOWLEDGED, FLAPPING = "silenced", "no_publisher", "ac
 GROUPED = "grouped"  # its group was notified, or others of its group still fire
 NOT_FIRING = "not_firing"  # resolved, and no firing notification was sent
 FIRING_QUEUED = "firing_queued"  # resolved, and the firing notification waits in the outbox: it is sent first
+RESOLVED_QUEUED = "resolved_queued"  # it fires again, and the resolved notification is being sent: that one is first
+SUPERSEDED = "superseded"  # it waits in the outbox, and a later notification says the contrary
 SENT = "sent"  # this very notification was sent: what waits in the outbox is a copy of it
 
 
@@ -32,6 +34,8 @@ class Facts(NamedTuple):
     was_firing: bool = True  # it was in its group until now
     opened: bool = True  # a firing notification was sent since it was last resolved
     firing_queued: bool = False
+    resolved_queued: bool = False
+    superseded: bool = False
 
 
 class Decision(NamedTuple):
@@ -50,6 +54,10 @@ def decide(facts: Facts) -> Decision:
     """The first reason that applies, else SEND."""
     if facts.sent:
         return Decision(SENT)
+    if facts.superseded:
+        return Decision(SUPERSEDED)
+    if facts.resolved_queued:
+        return Decision(RESOLVED_QUEUED)
     refused = _firing(facts) if facts.firing else _resolved(facts)
     return refused or SEND
 

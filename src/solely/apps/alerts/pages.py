@@ -13,6 +13,7 @@ from . import acts, figures
 from .api.lists import Lists
 from .api.windows import SENDING, listed
 from .charts import CHARTS, of_publisher
+from .distinctions import distinctions
 from .notifications.publishing import GROUP, QUEUE
 from .runtime import AlertsRuntime, Handlers
 
@@ -54,6 +55,7 @@ class Pages(Handlers):
         )
         return {
             "firing": firing[query.skip : query.skip + query.limit],
+            "distinctions": distinctions([each.alert for each in firing]),
             "total": len(firing),
             "more": len(firing) == NOTES_PAGE,
             "figures": {

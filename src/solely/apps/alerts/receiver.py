@@ -17,7 +17,7 @@ import structlog
 
 from ... import AsyncAdmission, AsyncReservation, ClientClosed, SolelyError, StoreError
 from ...kit import Background
-from .decision import FIRING_QUEUED, LIMITED, RESERVED, SEND, Decision, Facts, decide
+from .decision import FIRING_QUEUED, LIMITED, QUIET, RESERVED, RESOLVED_QUEUED, SEND, Decision, Facts, decide
 from .figures import LOCK_FAILURES, QUEUED, RECEIVED, RESERVE_SECONDS, WAIT_SECONDS
 from .model import (
     FIRING,
@@ -117,6 +117,7 @@ class AlertReceiver:
         if decision.reason == FIRING_QUEUED:  # the sweeper sends it after the firing notification
             notification = self._notification(alert)
             await self._outbox.ensure_queued(key_of(alert), notification)
+            self._deliverer.forget_firing(alert)
             self._reports.queued(notification, {})
             return queued(alert, FIRING_QUEUED)
         if alert.status == FIRING:
@@ -128,7 +129,10 @@ class AlertReceiver:
         key = f"listed/{cache_key(alert)}"
         if self._refusals.get(key) is None:
             self._refusals.remember(key, Decision(key, math.inf))
-            await asyncio.wait((self._background.start(self._open.enter(alert)),), timeout=FRESH)
+            await asyncio.wait((self._background.start(self._list(alert)),), timeout=FRESH)
+
+    async def _list(self, alert: Alert) -> None:
+        await asyncio.gather(self._open.enter(alert), self._outbox.withdraw_resolved(alert))
 
     async def _request(self, alert: Alert) -> tuple[Granted | None, Decision]:
         """What to deliver, and the refusal for all others; a delivery keeps its place in this worker's capacity."""
@@ -136,7 +140,9 @@ class AlertReceiver:
         granted: Granted | None = None
         try:
             notification = await self._prepare(alert)
-            hold = await self._reserve(notification)
+            hold, in_order = await self._reserve_in_order(notification)
+            if not in_order and (hold or hold.reason == QUIET):
+                return await self._behind_resolved(notification, hold)
             if not hold:
                 return None, await self._refused(notification, hold)
             granted, refusal = await self._queue(notification, hold)
@@ -155,6 +161,36 @@ class AlertReceiver:
         record = await self._open.read(alert) if self._windows.remind(alert.severity) else None
         sent = record.notified.get(alert.severity) if record is not None else None
         return notification if sent is None else msgspec.structs.replace(notification, reminder=sent.times)
+
+    async def _reserve_in_order(self, notification: Notification) -> tuple[AsyncReservation, bool]:
+        """The reservation, requested in one round trip with the withdrawal of a queued resolved notification, which is
+        no longer true; False if that one comes first, since it is being sent, or ends the window that refuses this one.
+
+        The queue is read before the window. Otherwise the resolved one could be finished between the two: nothing would
+        be there any more behind which this one is queued, although the window still refused it."""
+        alert = notification.alert
+        if alert.status != FIRING:
+            return await self._reserve(notification), True
+        withdrawn, hold = await asyncio.gather(
+            self._outbox.withdraw_resolved(alert), self._reserve(notification), return_exceptions=True
+        )
+        if isinstance(hold, BaseException):
+            raise hold
+        if isinstance(withdrawn, BaseException):
+            if hold:
+                await self._release(notification, hold)
+            raise withdrawn
+        return hold, bool(hold) if withdrawn is None else withdrawn
+
+    async def _behind_resolved(
+        self, notification: Notification, hold: AsyncReservation
+    ) -> tuple[AlertOutcome, Decision]:
+        """Queues the notification: the resolved one ends the window, and the sweeper then sends this one."""
+        if hold:
+            await self._release(notification, hold)
+        await self._outbox.ensure_queued(key_of(notification.alert), notification)
+        self._reports.queued(notification, {})
+        return queued(notification.alert, RESOLVED_QUEUED), Decision(RESERVED)
 
     async def _reserve(self, notification: Notification) -> AsyncReservation:
         started = time.perf_counter()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ...kit import AppPage, Chart, Figure, Job, Route
+from ...kit import AppPage, Attention, Chart, Figure, Job, Route
 from . import api, pages
 from .charts import CHARTS
 from .demo import demo
 from .figures import FIGURES
-from .runtime import SignalsRuntime
+from .runtime import FLAG, SignalsRuntime
 
 _FLAG = 1.0  # seconds until a flag that another worker switched applies here
 _REPORT = 60.0  # seconds between the lines with the metrics, as the document says
@@ -26,6 +27,16 @@ class SignalsApp(SignalsRuntime):
     figures: ClassVar[tuple[Figure, ...]] = FIGURES
     charts: ClassVar[tuple[Chart, ...]] = CHARTS
     pages: ClassVar[tuple[AppPage, ...]] = (AppPage("Signals", "/signals", about),)
+
+    async def attention(self) -> Sequence[Attention]:
+        """That idempotent signals are switched off, until somebody switches them on again; and contention. Signals that
+        failed are dead letters, and an open breaker means that the store is unreachable."""
+        off, contended = await asyncio.gather(self.flag.read(FLAG), self._is_contended())
+        switched_off = "idempotent signals are switched off: everything that is posted is written"
+        texts = [switched_off] if off is not None else []
+        if contended:
+            texts.append("more than half of the attempts at groups of signals found another producer, in 5 minutes")
+        return [Attention(level="warning", text=text, link="/signals") for text in texts]
 
     def routes(self) -> Sequence[Route]:
         """The endpoints of producers, consumers and operators, and the page."""

@@ -22,6 +22,7 @@ from ...kit.commands import (
     in_form,
     leave,
     list_command,
+    parsed_json,
     talk,
 )
 from . import acts
@@ -59,10 +60,7 @@ def _path(house: str, game: str) -> str:
 def send(client: ServiceClient, form: Form, house: str, game: str, signals: str | None) -> None:
     """Posts SIGNALS of a group, a JSON list of objects with a username; without it, reads them from stdin."""
     text = signals if signals is not None else sys.stdin.read()
-    try:
-        batch = json.loads(text)
-    except ValueError as error:
-        raise click.UsageError(f"SIGNALS is not JSON: {error}") from None
+    batch = parsed_json(text, "SIGNALS")
     form.one(client.post(_path(house, game), {"signals": batch}, dict[str, Any]))
 
 

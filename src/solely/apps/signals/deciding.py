@@ -22,6 +22,7 @@ from ... import (
     SolelyError,
     StoreUnavailable,
 )
+from ...kit import get_logger, plain_function
 from .metrics import SignalAlert, SignalMetrics
 from .model import (
     LETTERS,
@@ -36,7 +37,7 @@ from .model import (
 )
 from .steps import Step, Steps, Together
 
-log = logging.getLogger("solely.signals")
+log = get_logger("solely.signals")
 CACHED = 300.0  # seconds that the cache remembers a credential at most, as the document says; the store does for longer
 Failed = list[tuple[PendingSignal, BaseException]]
 MAX_REPR = 10_000  # characters kept of a signal that has no JSON form
@@ -60,15 +61,23 @@ class SignalGeneratorBase(ABC):
         options: SignalOptions,
         clock: Callable[[], float],
     ) -> None:
-        self._generate, self._write, self._transaction, self._on_alert = generate, write, transaction, on_alert
-        self._unprotected = unprotected or self._write_unguarded
-        self._once, self._options, self._clock = once, options, clock
+        self._generate, self._write, self._transaction = generate, self._checked("write", write), transaction
+        self._on_alert = None if on_alert is None else plain_function("on_alert", on_alert)
+        self._unprotected = self._write_unguarded if unprotected is None else self._checked("unprotected", unprotected)
+        if transaction is not None:
+            plain_function("transaction", transaction, "it must return a context manager")
+        self._once, self._options, self._clock = once, options, plain_function("clock", clock)
         self._letters = letters.dead_letters(options.own(LETTERS))
         self.use_idempotent_signals = use_idempotent_signals
         self.breaker = breaker or Breaker("signals", on=StoreUnavailable)
         self.cache = Cache(size=options.cache_size, ttl=min(options.window, CACHED))
         self.metrics = SignalMetrics()
         self._reported = clock()
+
+    @abstractmethod
+    def _checked(self, what: str, write: Callable[..., Any]) -> Callable[..., Any]:
+        """The caller's function, which raises InvalidInput if its work was not done; so does this, for one of the wrong
+        kind: its signals would be taken for written."""
 
     @abstractmethod
     def _collect(self, group: SignalGroup, context: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
@@ -11,15 +10,16 @@ from inspect import isawaitable
 from typing import Any, Self, TypeVar
 
 from ... import AsyncClient, Breaker, Client, LetterOutcome, LetterReplay
+from ...kit import finished, get_logger, items_function, plain_function, work_function
 from .deciding import SignalGeneratorBase
 from .metrics import SignalAlert
 from .model import GroupResult, PendingSignal, Signal, SignalGroup, SignalOptions, fresh_id
 from .places import letters_url, locks_url
 from .steps import run, run_async
 
-log = logging.getLogger("solely.signals")
+log = get_logger("solely.signals")
 Groups = Iterable[tuple[str, str]]
-
+_ASYNC = "use an AsyncIdempotentSignalGenerator"
 
 C = TypeVar("C", Client, AsyncClient)
 
@@ -61,6 +61,7 @@ class IdempotentSignalGenerator(SignalGeneratorBase):
         options: SignalOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        items_function("generate", generate, _ASYNC)
         once, letters, self._opened = clients_of(Client, store, dead_letters)
         super().__init__(
             generate, write, once=once, letters=letters, unprotected=unprotected, transaction=transaction,
@@ -105,6 +106,10 @@ class IdempotentSignalGenerator(SignalGeneratorBase):
 
     def __exit__(self, *how: object) -> None:
         self.close()
+
+    def _checked(self, what: str, write: Callable[..., Any]) -> Callable[..., Any]:
+        plain_function(what, write, _ASYNC)
+        return lambda *given: finished(what, write(*given))
 
     def _collect(self, group: SignalGroup, context: Any) -> list[Signal]:
         return list(self._generate(group, context))
@@ -192,6 +197,14 @@ class AsyncIdempotentSignalGenerator(SignalGeneratorBase):
 
     async def __aexit__(self, *how: object) -> None:
         await self.close()
+
+    def _checked(self, what: str, write: Callable[..., Any]) -> Callable[..., Any]:
+        work_function(what, write)
+
+        async def checked(*given: Any) -> Any:
+            return finished(what, await _reply(write(*given)))
+
+        return checked
 
     async def _collect(self, group: SignalGroup, context: Any) -> list[Signal]:
         made = await _reply(self._generate(group, context))

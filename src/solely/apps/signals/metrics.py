@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections import Counter, deque
@@ -10,9 +9,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ... import Breaker, Circuit
+from ...kit import get_logger
 from .model import GroupResult
 
-log = logging.getLogger("solely.signals")
+log = get_logger("solely.signals")
 
 COUNTS = ("generated", "deduplicated", "lock_acquired", "lock_contention", "dead_lettered", "unprotected", "refused")
 LATENCIES = 1_000  # groups over which P50 and P99 are taken: the last minutes of a busy process

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from ... import RETRY, InvalidInput
+from ...kit import plain_function
 
 Signal = Any  # as the wrapped generator makes it; by default a JSON-serializable dict
 Username = str | Callable[[Signal], str]
@@ -20,6 +21,7 @@ OnOutage = Literal["refuse", "unprotected"]
 LETTERS = "signals"  # the group of the dead letters
 LEAST = 1.0  # seconds of a lock or a window: less than that, a busy process would lose them in the middle of a group
 MAX_KEY = 480  # bytes: that of a key of the store, less what a namespace and the kind of a mark add
+_LEAST_USERNAME = 2  # bytes in a key: a colon and a letter
 MAX_HELD = 10  # lock ttls: a group takes under 5 s, so a generator that hangs gives its group up after five minutes
 
 
@@ -31,15 +33,22 @@ class SignalGroup(NamedTuple):
 
     @property
     def lock(self) -> str:
-        """`signal:{house}:{game}`, with the parts encoded, so that no two groups share a key."""
-        return f"signal:{_part(self.house)}:{_part(self.game)}"
+        """`signal:{house}:{game}`, with the parts encoded, so that no two groups share a key; InvalidInput if that
+        leaves no room for a username."""
+        return _bounded(f"signal:{_part(self.house)}:{_part(self.game)}", MAX_KEY - _LEAST_USERNAME)
 
     def key(self, username: str) -> str:
         """The key of a credential: it is marked for the window once its signal is written."""
-        found = f"{self.lock}:{_part(username)}"
-        if len(found) > MAX_KEY:
-            raise InvalidInput(f"house, game and username have more than {MAX_KEY} bytes in their key: {found!r:.80}…")
-        return found
+        return _bounded(f"{self.lock}:{_part(username)}", MAX_KEY)
+
+
+def _bounded(key: str, most: int) -> str:
+    if len(key) > most:
+        raise InvalidInput(
+            f"house, game and username have more than {MAX_KEY} bytes in their key, {key!r:.80}…: shorten them; "
+            "letters and digits of ASCII count as one byte, others as three for each of their bytes in UTF-8"
+        )
+    return key
 
 
 def _part(text: object) -> str:
@@ -108,6 +117,10 @@ class SignalOptions:
         for name in ("ttl", "window"):
             if not getattr(self, name) >= LEAST:
                 raise InvalidInput(f"{name} must be at least {LEAST:g} s, not {getattr(self, name)!r}")
+
+        for name in ("username", "dump", "load", "own"):
+            if not isinstance(getattr(self, name), str):
+                plain_function(name, getattr(self, name))
 
     def username_of(self, signal: Signal) -> str:
         """The credential of the signal; raises what a signal of another form makes it raise."""

@@ -27,15 +27,15 @@ class MongoSignals:
         self._collection, self._order = collection, order
 
     def write(self, signal: Document, id: str, session: Any = None) -> bool:
-        """Writes the signal under this id; False if it is there. For a generator with a transaction, `session` is its
-        connection."""
+        """Writes the signal under this id; False if it is there. Raises DuplicateKeyError if another unique index of
+        the collection refuses it. For a generator with a transaction, `session` is its connection."""
         from pymongo.errors import DuplicateKeyError
 
         try:
             self._collection.insert_one(_document(signal, id), session=session)
         except DuplicateKeyError:
-            if session is not None:
-                raise  # which has ended the transaction
+            if session is not None or self._collection.find_one(_by_id(id), _ID) is None:
+                raise  # the transaction has ended, or a unique index of others refuses the signal
             return False
         return True
 
@@ -60,15 +60,15 @@ class AsyncMongoSignals:
         self._collection, self._order = collection, order
 
     async def write(self, signal: Document, id: str, session: Any = None) -> bool:
-        """Writes the signal under this id; False if it is there. For a generator with a transaction, `session` is its
-        connection."""
+        """Writes the signal under this id; False if it is there. Raises DuplicateKeyError if another unique index of
+        the collection refuses it. For a generator with a transaction, `session` is its connection."""
         from pymongo.errors import DuplicateKeyError
 
         try:
             await self._collection.insert_one(_document(signal, id), session=session)
         except DuplicateKeyError:
-            if session is not None:
-                raise  # which has ended the transaction
+            if session is not None or await self._collection.find_one(_by_id(id), _ID) is None:
+                raise  # the transaction has ended, or a unique index of others refuses the signal
             return False
         return True
 
@@ -86,13 +86,18 @@ class AsyncMongoSignals:
         return changed.modified_count == 1
 
 
+_ID = {"_id": True}
 _ACKNOWLEDGED = {"$set": {"Acknowledged": True}}
 
 
 def _document(signal: Document, id: str) -> Document:
+    return {**signal, **_by_id(id)}
+
+
+def _by_id(id: str) -> Document:
     from bson import ObjectId
 
-    return {**signal, "_id": ObjectId(id)}
+    return {"_id": ObjectId(id)}
 
 
 def _waiting() -> Document:

@@ -7,7 +7,6 @@ described here, which is ignored.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -29,6 +28,7 @@ from ....kit import (
     Problem,
     Reason,
     Route,
+    Turns,
     check_pattern,
 )
 from ..model import MAX_OPEN, Labels
@@ -199,13 +199,17 @@ class AlertmanagerApi(Handlers):
         query = call.query
         check_pattern(query.receiver)
         matchers = [LabelMatcher.parse(text).own() for text in query.filter]
-        found = map(self._gettable, await self._app.open_alerts.list(matchers=matchers, limit=MOST_ALERTS))
-        states, receiver = {"active": query.active, "suppressed": query.silenced}, re.compile(query.receiver or ".*")
+        found, turns = list[GettableAlert](), Turns()
+        for row in await self._app.open_alerts.list(matchers=matchers, limit=MOST_ALERTS):
+            found.append(self._gettable(row))
+            await turns()  # patterns of silences may take milliseconds for each alert
+        states = {"active": query.active, "suppressed": query.silenced}
+        receiver = Matcher("receiver", "=~", query.receiver)
         chosen = (
             each
             for each in found
             if states[each.status.state]
-            and (not query.receiver or any(receiver.fullmatch(its["name"]) for its in each.receivers))
+            and (not query.receiver or any(receiver.meets(its["name"]) for its in each.receivers))
         )
         return sorted(chosen, key=lambda each: each.fingerprint)
 

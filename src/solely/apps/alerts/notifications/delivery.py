@@ -14,9 +14,20 @@ import msgspec
 import structlog
 
 from .... import AsyncItem, AsyncReservation, ClientClosed, ReservationMismatch, StoreError, UnknownReservation
-from ..decision import FIRING_QUEUED, QUIET, RESERVED, SEND, SENT, Decision, Facts, decide
+from ..decision import (
+    FIRING_QUEUED,
+    QUIET,
+    RESERVED,
+    RESOLVED_QUEUED,
+    SEND,
+    SENT,
+    SUPERSEDED,
+    Decision,
+    Facts,
+    decide,
+)
 from ..figures import EXPIRED, HOLD_SECONDS
-from ..model import FIRING, AlertOutcome, Notification, published, queued
+from ..model import FIRING, Alert, AlertOutcome, Notification, fingerprint_prefix, published, queued, subject_of
 from ..reports import AlertReports
 from ..suppression.open_alerts import OpenAlerts
 from ..windows import Windows
@@ -143,17 +154,23 @@ class Deliverer:
     async def _failed(self, delivery: Delivery, failures: Failures) -> AlertOutcome:
         notification, hold, attempts = delivery.notification, delivery.hold, delivery.attempts
         alert = notification.alert
+        if alert.status == FIRING:  # it fires, although nobody was notified
+            await self.open_alerts.enter(alert)
+        else:
+            self.forget_firing(alert)
         if self.publishing.is_over(attempts, failures):
             await self.publishing.give_up(notification, failures, attempts)
             await self._record(delivery)  # all the same: otherwise each repeat of the alert would add a dead letter
             await self._finish(delivery)
             return queued(alert, "dead_lettered")
-        if alert.status == FIRING:
-            await self.open_alerts.enter(alert)
         await self.release(notification, hold)
         if delivery.item is not None:
             await delivery.item.give_back(delay=self.publishing.pause(attempts, failures))
         return queued(alert, "publish_failed")
+
+    def forget_firing(self, alert: Alert) -> None:
+        """Evicts what this worker cached of a firing alert: the next one withdraws the resolved one that is queued."""
+        self.refusals.forget_all(fingerprint_prefix(subject_of(alert)))
 
     async def release(self, notification: Notification, hold: AsyncReservation) -> None:
         """Releases the reservation of a notification that was not sent."""
@@ -174,11 +191,11 @@ class Deliverer:
         if not decision.reason:
             decision = await self._take_over(item, notification)
         alert = notification.alert
-        if decision.reason in (RESERVED, FIRING_QUEUED):
+        if decision.reason in (RESERVED, FIRING_QUEUED, RESOLVED_QUEUED):
             await item.give_back(delay=max(_SOON, decision.left), uncounted=True)
         elif decision.reason == QUIET and alert.status != FIRING:  # recorded by a worker that died before it closed it
             await self.outbox.close(alert)
-        elif decision.reason not in ("", QUIET, SENT):
+        elif decision.reason not in ("", QUIET, SENT, SUPERSEDED):
             self.reports.dropped(alert, decision.reason)
 
     async def _take_over(self, item: AsyncItem, notification: Notification) -> Decision:

@@ -7,14 +7,25 @@ The reservation alone decides which worker may publish. The queue only keeps wha
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import Any
 
 import msgspec
 
 from .... import AsyncClient, AsyncItem, ItemInfo, State
-from ..decision import Facts
-from ..model import FIRING, Alert, Notification, fingerprint_prefix, key_of, new_notification, own, subject_of
+from ..decision import QUIET, Facts
+from ..model import (
+    FIRING,
+    Alert,
+    Notification,
+    fingerprint_prefix,
+    key_of,
+    new_notification,
+    own,
+    resolved_key,
+    subject_of,
+)
 from ..suppression.open_alerts import OpenAlerts
 from .publishing import QUEUE, Publishing
 
@@ -103,13 +114,36 @@ class Outbox:
         except msgspec.ValidationError:
             return False
 
-    async def _has_unsent(self, prefix: str) -> bool:
-        """True if a notification that was not sent is queued under a key with this prefix."""
-        for each in await self._queue.list(after=prefix, limit=_SEVERITIES):
-            readable = each.id.startswith(prefix) and not each.unreadable
-            if readable and await self._unfinished(each.id, each.payload) is not None:
-                return True
-        return False
+    async def withdraw_resolved(self, alert: Alert) -> bool | None:
+        """A firing alert withdraws the queued resolved notification of it, which people never got; False if that is
+        being published right now, None if it was published, and its worker may not have ended the window yet."""
+        return await self._withdraw_resolved(await self._queue.read(resolved_key(subject_of(alert))))
+
+    async def _withdraw_resolved(self, item: ItemInfo | None) -> bool | None:
+        if item is not None and item.state is not State.HELD and await self._is_recorded(item.id):
+            return None
+        return await self._withdraw(item)
+
+    async def _is_recorded(self, key: str) -> bool:
+        """True if the notification with this key was sent by a worker that may have died before it ended the window."""
+        found = await self._once.reservations(key, limit=1)
+        return any(each.key == key and each.reason == QUIET for each in found)
+
+    async def _withdraw(self, item: ItemInfo | None) -> bool | None:
+        """Removes an item that says the contrary of what is true now; False if it is being published, None if it was
+        published and is about to be removed."""
+        if item is None or item.unreadable:
+            return True
+        if item.state is State.HELD:
+            return None if await self._unfinished(item.id, item.payload) is None else False
+        return await self._queue.remove(item.id, expected=item)
+
+    async def _unsent(self, prefix: str) -> list[tuple[ItemInfo, Notification]]:
+        """The notifications that were not sent and are queued under keys with this prefix."""
+        found = await self._queue.list(after=prefix, limit=_SEVERITIES)
+        readable = [each for each in found if each.id.startswith(prefix) and not each.unreadable]
+        notifications = [await self._unfinished(each.id, each.payload) for each in readable]
+        return [(each, known) for each, known in zip(readable, notifications, strict=True) if known is not None]
 
     async def _unfinished(self, key: str, payload: Any) -> Notification | None:
         """The notification in this payload, if it was not sent yet; one that is invalid becomes a dead letter."""
@@ -122,10 +156,10 @@ class Outbox:
 
     # -- facts
 
-    async def facts_of(self, alert: Alert, was_firing: bool = True) -> Facts:
+    async def facts_of(self, alert: Alert, was_firing: bool = True, at: float = math.inf) -> Facts:
         """The facts before a reservation is requested: of a firing alert, what this worker knows without the store; of
-        a resolved one, whether a firing notification was sent or is queued, and whether others of its group fire. One
-        that is neither sent nor queued is no longer listed."""
+        a resolved one, what the store has. An alert that is neither sent nor queued is no longer listed. A resolved
+        notification of this moment `at` replaces queued firing ones that are older, if people know that it fires."""
         facts = Facts(alert.status == FIRING, bool(alert.group), was_firing=was_firing)
         if facts.firing:
             silence = self._open.silences.match(alert)
@@ -133,9 +167,14 @@ class Outbox:
             return facts._replace(silenced=left, wanted=self._publishing.wanted(alert))
         if alert.group and await self._open.firing(alert, 1):
             return facts._replace(others_fire=True)
+        unsent = await self._unsent(fingerprint_prefix(subject_of(alert)))
+        older = [item for item, each in unsent if each.at <= at]
+        if len(older) < len(unsent) and not await self._is_recorded(resolved_key(subject_of(alert))):
+            return facts._replace(superseded=True)
         if await self._open.is_open(alert):
-            return facts
-        if await self._has_unsent(fingerprint_prefix(subject_of(alert))):
+            withdrawn = [await self._withdraw(item) for item in older]
+            return facts if all(withdrawn) else facts._replace(opened=False, firing_queued=True)
+        if older:
             return facts._replace(opened=False, firing_queued=True)
         return facts._replace(opened=await self._open.forget(alert))  # it may have been sent between the two reads
 
@@ -144,8 +183,18 @@ class Outbox:
         alert = notification.alert
         if await self._was_sent(notification):
             return Facts(alert.status == FIRING, sent=True)
-        facts = await self.facts_of(alert)
-        return facts._replace(acknowledged=await self.acknowledged(alert)) if facts.firing else facts
+        facts = await self.facts_of(alert, at=notification.at)
+        if not facts.firing:
+            return facts
+        resolved = await self._queue.read(resolved_key(subject_of(alert)))
+        if resolved is not None and not resolved.unreadable:
+            known = await self._unfinished(resolved.id, resolved.payload)
+            newer = known is not None and known.at > notification.at
+            if newer and await self._open.is_open(alert):
+                return facts._replace(superseded=True)
+            if not newer and not await self._withdraw_resolved(resolved):
+                return facts._replace(resolved_queued=True)
+        return facts._replace(acknowledged=await self.acknowledged(alert))
 
     async def acknowledged(self, alert: Alert) -> float | None:
         """Seconds for which the alert is acknowledged; None if it is not."""

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Sequence
 import msgspec
 
 from .... import AsyncClient
-from ....kit import NOTES_PAGE, Notes
+from ....kit import NOTES_PAGE, Notes, Turns
 from ..model import (
     MAX_OPEN,
     Alert,
@@ -186,14 +186,19 @@ class OpenAlerts:
         wanted = matching(matchers)
         records, acknowledged = await asyncio.gather(self._notes.all(), self.acknowledgements.list())
         made = {each.fingerprint: each for each in acknowledged}
-        firing = {  # a member of a group follows, and replaces, what was listed while it was suppressed
-            each.alert.fingerprint: each
-            for name, each in sorted(records.items(), key=lambda item: "/" in item[0])
-            if not (each.alert.group and name == part_of(subject_of(each.alert)))
-            and wanted(each.alert)
-            and severity.casefold() in ("", each.alert.severity.casefold())
-        }
-        rows = [self._row(each, records.get(part_of(subject_of(each.alert))), made) for each in firing.values()]
+        firing, turns = dict[str, OpenRecord](), Turns()
+        for name, each in sorted(records.items(), key=lambda item: "/" in item[0]):
+            if (
+                not (each.alert.group and name == part_of(subject_of(each.alert)))
+                and severity.casefold() in ("", each.alert.severity.casefold())
+                and wanted(each.alert)
+            ):  # a member of a group follows, and replaces, what was listed while it was suppressed
+                firing[each.alert.fingerprint] = each
+            await turns()  # patterns of matchers may take milliseconds for each alert
+        rows = list[OpenAlert]()
+        for each in firing.values():
+            rows.append(self._row(each, records.get(part_of(subject_of(each.alert))), made))
+            await turns()  # and so may those of silences
         return sorted(rows, key=_place)[:limit]
 
     def _row(self, record: OpenRecord, subject: OpenRecord | None, made: dict[str, Acknowledgement]) -> OpenAlert:
