@@ -97,7 +97,9 @@ def run(start: Start) -> Run:
 
 @pytest.fixture
 def solely(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """As `run`, within this process: quicker, and for everything but `run` and `once` the same."""
+    """As `run`, within this process: quicker, and for everything but `run` and `once` the same. One try may take as
+    long as a command: a server of a busy machine is not away."""
+    monkeypatch.setattr("solely.cli.options.ONE_TRY", ENDS_WITHIN / 5)
 
     def within(url: str, *words: str) -> Told:
         monkeypatch.setenv("SOLELY_URL", url)

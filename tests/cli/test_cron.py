@@ -60,6 +60,31 @@ command = ["sh", "-c", "echo why >&2; exit 3"]
     assert "failing: why\n" in ends[0].err + ends[1].err
 
 
+def running(pid: str) -> bool:
+    """True if it runs: one that ended, and that nobody has waited for, does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_program_does_not_outlive_a_process_that_is_killed(url: str, start: Start, tmp_path: Path) -> None:
+    """Another process repeats the tick after the ttl, and would run beside it; children that ignore SIGTERM end too."""
+    pids, file = tmp_path / "pids", tmp_path / "jobs.toml"
+    child = "(trap '' TERM; exec sleep 600)"
+    file.write_text(f"""
+[jobs.endless]
+schedule = 0.3
+ttl = "60s"
+command = "{child} & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait"
+""")
+    killed = start(url, "cron", str(file))
+    until(lambda: len(lines(pids)) == 2)
+    assert all(running(pid) for pid in lines(pids))
+    killed.send(signal.SIGKILL)
+    until(lambda: not any(running(pid) for pid in lines(pids)))
+
+
 def test_a_signal_lets_the_job_that_runs_end_and_a_second_one_ends_it(start: Start, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
     began, ended, file = tmp_path / "began", tmp_path / "ended", tmp_path / "jobs.toml"

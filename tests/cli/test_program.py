@@ -16,9 +16,10 @@ import pytest
 
 from solely import Client
 from solely.cli.options import DURATION
-from solely.cli.output import cell, printable, span
+from solely.cli.output import cell, span
 from solely.cli.program import COMMANDS
 from solely.cli.program import solely as program
+from solely.logs import printable
 from tests.cli.conftest import Run, Start, until
 from tests.servers import Valkey, free_port
 
@@ -142,6 +143,10 @@ def test_a_service_that_does_not_run_is_told_with_the_remedy(solely: Run) -> Non
         (("locks", "--url", "nonsense"), 2, "a URL without a scheme"),
         (("locks", "--url", ""), 2, "it is empty; give a URL"),
         (("--url", "", "locks"), 2, "it is empty; give a URL"),
+        (("locks", "--url", "http://a..b"), 2, "http://a..b is no address: check the host and the path"),
+        (("alerts", "--at", f"https://{'a' * 64}.example"), 2, "is no address: check the host"),
+        (("locks", "--url", f"http://{'é' * 70}"), 2, "is no address: check the host"),
+        (("locks", "--url", "http://host/\x07"), 2, "http://host is no address: check the host and the path"),
         (("locks", "--url", "redis://127.0.0.1:99999"), 2, "the port 99999; ports are 1 to 65535"),
         (("locks", "--url", "sqlite:////no/such/folder/s.db"), 1, "its folder does not exist; create it"),
         (("locks", "--url", "sqlite:///"), 2, "names no file"),

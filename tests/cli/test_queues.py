@@ -37,6 +37,19 @@ def test_an_item_goes_from_push_to_ack(url: str, solely: Run) -> None:
     assert solely(url, "queues", "count", "jobs").out == "0\n"
 
 
+def test_a_token_settles_nothing_once_another_process_has_resumed_it(url: str, solely: Run) -> None:
+    assert solely(url, "queues", "push", "jobs", "a", "1").code == 0
+    token = json.loads(solely(url, "queues", "take", "jobs", "--ttl", "5m", "-o", "json").out)["token"]
+    with Client(url) as once:
+        item = once.queue("jobs").resume(token)
+        assert solely(url, "queues", "ack", "jobs", token).code == 5
+        assert solely(url, "queues", "give-back", "jobs", token).code == 5
+        renewed = solely(url, "queues", "renew", "jobs", token)
+        assert (renewed.code, "resumed by its token" in renewed.err) == (6, True)
+        assert item.ack() is True
+    assert solely(url, "queues", "ack", "jobs", token).code == 5
+
+
 def test_payloads_are_json_unless_they_are_bytes(url: str, solely: Run) -> None:
     refused = solely(url, "queues", "push", "jobs", "a", "no json")
     assert (refused.code, "Add --bytes" in refused.err) == (2, True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,22 @@ def test_what_somebody_else_holds_is_busy_and_is_free_after_the_command(url: str
     assert run(url, "run", "--lock", "a", *sh("echo yes")).out == "yes\n"
     with Client(url) as once:
         assert once.try_lock("a") is not None
+
+
+def test_since_is_when_the_command_got_the_lock_not_when_it_began_to_wait(
+    url: str, observer: Observer, start: Start, solely: Run, tmp_path: Path
+) -> None:
+    with Client(url) as once:
+        lease = once.lock("a", ttl=60)
+        start(url, "run", "--lock", "a", "--wait", "60s", *sh(LASTS, pid=tmp_path / "pid"))
+        until(lambda: observer.lock("a").waiters == 1, "the waiter is queued")
+        queued = time.time()
+        until(lambda: time.time() > queued + 2.0, "two seconds passed: the moment is stored in whole ones")
+        released = datetime.fromtimestamp(int(time.time()), UTC)
+        lease.release()
+    text_of(tmp_path / "pid")
+    (row,) = json.loads(solely(url, "locks", "list", "-o", "json").out)
+    assert datetime.fromisoformat(row["since"]) >= released
 
 
 def test_who_waits_gets_it(url: str, observer: Observer, start: Start) -> None:

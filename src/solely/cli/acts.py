@@ -89,14 +89,21 @@ def show_rows(form: Form, listing: Listing, page: Row) -> None:
     if not rows and listing.none and form.name != "json":
         talk(listing.none)
     else:
-        form.rows([_shown(listing, row) for row in rows], listing.columns, listing.more)
+        shown = [_shown(listing, row) for row in rows]
+        if form.name != "json":
+            shown = [{**row, **{name: _percent(row[name]) for name in listing.shares}} for row in shown]
+        form.rows(shown, listing.columns, listing.more)
 
 
 def _shown(listing: Listing, row: Row) -> Row:
     """The row as it is shown: with its times as times, and without blanks where the list says so."""
     inner = {name: _inside(row, path.split(".")) for name, path in listing.inner}
     filled = {name: text.format_map(row) for name, text in listing.blank if not row[name]}
-    return {**_timed(row, listing.times), **inner, **filled}
+    return {**timed(row, listing.times), **inner, **filled}
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{share:.2%}"
 
 
 def _inside(row: Row, path: Iterable[str]) -> Any:
@@ -107,16 +114,23 @@ def _inside(row: Row, path: Iterable[str]) -> Any:
     return found
 
 
-def _timed(row: Row, times: Iterable[str]) -> Row:
+def timed(row: Row, times: Iterable[str]) -> Row:
     """The row with these fields, which are seconds since 1970, as times."""
-    moments = {name: row[name] for name in times}
-    return {**row, **{name: at and datetime.fromtimestamp(at, UTC) for name, at in moments.items()}}
+    return {**row, **{name: row[name] and _time(row[name]) for name in times}}
+
+
+def _time(at: float) -> datetime | float:
+    """The time; the seconds themselves if they are in no year from 1 to 9999."""
+    try:
+        return datetime.fromtimestamp(at, UTC)
+    except (ValueError, OverflowError, OSError):
+        return at
 
 
 def _print(act: Act, form: Form, answer: Row, would: str) -> None:
     """Prints the answer if people want it, and always as JSON; else only says that it was done."""
     if act.shows or form.name == "json":
-        form.one(_timed(answer, act.times))
+        form.one(timed(answer, act.times))
     else:
         talk(f"{act.past} {would.removeprefix(f'{act.verb} ')}" if would else act.past)
 

@@ -8,13 +8,14 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import IO, NamedTuple
 
 from ..events import Event, Lost, Renewed
 from ..leases.lease import LeaseBase
+from ..process_groups import ProcessGroup
 from ..rules import local_clock
 from .terminal import Terminal
 from .watchdog import Watchdog
@@ -23,6 +24,8 @@ PASSED_ON = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGTSTP, signal.SIGWINCH,
 )  # fmt: skip
+# Signals that also go to what left the group, since it would work on without the lease.
+_ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGKILL)
 DRAIN = 1.0  # seconds for the rest of the output: it is in the pipe already; more may come from a daemon that stays
 NOT_FOUND, NOT_EXECUTABLE, BY_SIGNAL = 127, 126, 128  # as in shells
 
@@ -104,7 +107,9 @@ def exiting_on_signals() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def run_command(words: Sequence[str], watchdog: Watchdog, lease: LeaseBase, *, keeps: int | None = None) -> ChildEnd:
+def run_command(
+    words: Sequence[str], watchdog: Watchdog, environment: Mapping[str, str], *, keeps: int | None = None
+) -> ChildEnd:
     """Runs the command in the watchdog's process group; OSError if it cannot be started.
 
     With `keeps`, its stdout and stderr go through pipes, and the last `keeps` bytes of each are returned.
@@ -114,7 +119,7 @@ def run_command(words: Sequence[str], watchdog: Watchdog, lease: LeaseBase, *, k
         process = subprocess.Popen(
             words,
             process_group=watchdog.group,
-            env=os.environ | {"SOLELY_FENCE": str(lease.fence)},
+            env=environment,
             stdout=piped,
             stderr=piped,
             close_fds=False,  # our own files are not inheritable; inherited ones are meant for the command
@@ -165,5 +170,8 @@ def _wait(process: subprocess.Popen[bytes], watchdog: Watchdog, signals: socket.
 
 
 def _send(group: int, number: int) -> None:
+    if number in _ENDING:
+        ProcessGroup(group).send(number)
+        return
     with suppress(ProcessLookupError, PermissionError):  # the whole group has just ended
         os.killpg(group, number)

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import click
 
 from ..client import AsyncClient
 from ..errors import InvalidInput
+from ..folder import read_toml
 from ..leases.lease import AsyncLease
-from ..programs import NotStarted, Program, run
+from ..logs import printable
+from ..programs import SHELL, NotStarted, Program, run
 from ..rules import duration
 from ..schedules.calls import Tick
 from ..schedules.handle import AsyncSchedule
 from .help import Command
-from .options import DURATION, StoreOptions, at_store, in_form
-from .output import Form, printable, talk
+from .options import DURATION, StoreOptions, at_passed_store, in_form
+from .output import Form, talk
 
-SHELL = "/bin/sh"  # runs a command that is one text, as cron does
 GRACE = "30s"  # for jobs to end after a signal: what most process managers allow before they kill
 _COMMON = {"tz": str, "jitter": (str, int, float), "misfire": str, "ttl": (str, int, float)}
 _OF_A_JOB: dict[str, Any] = {
@@ -62,12 +61,17 @@ class CronJob:
         except InvalidInput as error:
             raise InvalidInput(f"job {self.name!r}: {error}") from None
 
-    async def perform(self, tick: Tick[AsyncLease]) -> None:
+    async def perform(self, options: StoreOptions, tick: Tick[AsyncLease]) -> None:
         """Runs the program and prints its output; raises ProgramFailed unless it exits with 0."""
-        variables = {"SOLELY_TICK": tick.at.isoformat(), "SOLELY_FENCE": str(tick.fence), **self.environment}
+        variables = options.environment(SOLELY_TICK=tick.at.isoformat(), SOLELY_FENCE=str(tick.fence))
         try:
             program = Program(
-                self.command, environment=variables, timeout=self.timeout, cwd=self.cwd, inherit=tuple(os.environ)
+                self.command,
+                environment={**variables, **self.environment},
+                timeout=self.timeout,
+                cwd=self.cwd,
+                inherit=(),
+                guarded=True,  # after the ttl another host runs the tick
             )
             ended = await run(program)
         except NotStarted as error:
@@ -83,8 +87,8 @@ class CronJob:
 def read_jobs(path: str) -> list[CronJob]:
     """The jobs of the TOML file; raises InvalidInput, with the place and the reason, if it is invalid."""
     try:
-        content = tomllib.loads(Path(path).read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = read_toml(path)
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
         raise InvalidInput(f"{path} is not TOML: {error}") from None
     jobs = content.pop("jobs", {})
     _check(path, content, _COMMON)
@@ -136,7 +140,7 @@ def _plain(where: str, key: str, value: Any) -> Any:
 @click.option("--check", is_flag=True, help="Check the file and print when each job is due next; run nothing.")
 @click.option("--grace", type=DURATION, default=GRACE, show_default=True, help="Time for jobs to end after a signal.")
 @in_form
-@at_store
+@at_passed_store
 def cron(options: StoreOptions, form: Form, file: str, check: bool, grace: float) -> None:
     """Runs the jobs of FILE at their times, until it is stopped.
 
@@ -154,7 +158,7 @@ async def _run(options: StoreOptions, form: Form, jobs: list[CronJob], check: bo
             rows = [{"job": name, "when": each.when, "next": each.next_at()} for name, each in schedules.items()]
             form.rows(rows, ("job", "when", "next"))
             return
-        tasks = [asyncio.create_task(schedules[job.name].run(job.perform)) for job in jobs]
+        tasks = [asyncio.create_task(schedules[job.name].run(partial(job.perform, options))) for job in jobs]
         await _until_stopped(tasks, list(schedules.values()), grace)
 
 

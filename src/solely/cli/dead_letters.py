@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -15,12 +15,14 @@ from ..audit import DONE, FAILED, NOTHING
 from ..dead_letters.flow import Letter, queue_of
 from ..dead_letters.handle import DeadLetters
 from ..dead_letters.replay import LetterOutcome
+from ..programs import SHELL, Program
+from ..programs import run as run_program
 from .audit import CommandAudit
 from .entries import not_found
 from .exits import Exit, leave
 from .help import Group
 from .items import names, shown
-from .options import StoreOptions, at_store, by_reason, confirm, in_form
+from .options import StoreOptions, at_passed_store, at_store, by_reason, confirm, in_form
 from .output import Form, Row, talk
 from .progress import ProgressLine, progress
 
@@ -120,7 +122,7 @@ def show(options: StoreOptions, form: Form, group: str, id: str) -> None:
 @click.option("--handler", required=True, metavar="CMD", help="Run by the shell for each letter, its payload on stdin.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; print what would be done.")
 @in_form
-@at_store
+@at_passed_store
 def replay(
     options: StoreOptions,
     form: Form,
@@ -143,7 +145,7 @@ def replay(
         if dry_run:
             _print_selected(letters, where, "replay")
             return
-        what, run = f"replay of {_which(id, error)}", partial(_run_handler, handler)
+        what, run = f"replay of {_which(id, error)}", partial(_run_handler, handler, options.environment())
         with CommandAudit(options.url, store).acting("dead-letters.replay", group, what) as act:
             if id:
                 outcomes = Counter((letters.replay(id, run).outcome,))
@@ -172,21 +174,23 @@ def _show_replayed(line: ProgressLine, done: int, total: int) -> None:
     line.show(f"{done} of {total} letters replayed")
 
 
-def _run_handler(handler: str, payload: Any) -> None:
+def _run_handler(handler: str, environment: dict[str, str], payload: Any) -> None:
     given = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-    done = subprocess.run(  # the caller's own command line, as in sh -c; the payload comes on stdin only
-        handler,
-        shell=True,
-        input=given,
+    program = Program(
+        (SHELL, "-c", handler),  # the caller's own command line; the payload comes on stdin only
+        given,
+        environment,
+        timeout=None,
+        inherit=(),
         stdout=2,
-        stderr=subprocess.PIPE,
-        check=False,  # nosec B602
+        guarded=True,  # after the ttl of the letter another process may replay it
     )
-    errors = done.stderr.decode(errors="replace").strip()
+    ended = asyncio.run(run_program(program))
+    errors = ended.stderr_tail.decode(errors="replace").strip()
     if errors:
         talk(errors)
-    if done.returncode:
-        raise RuntimeError(f"the handler ended with {done.returncode}" + (f": {errors[-_ERROR:]}" if errors else ""))
+    if not ended.ok:
+        raise RuntimeError(f"the handler {ended}" + (f": {errors[-_ERROR:]}" if errors else ""))
 
 
 @dlq.command(examples=['solely dlq purge mails --error "no such user" --reason "they have left" --yes'])

@@ -34,6 +34,7 @@ def doctor(options: StoreOptions, form: Form) -> None:
         with options.client() as once:
             findings += once.check()
             once.seen("solely:doctor")  # check() reports an unreachable store as a finding; this raises
+        findings += attention(options)
     except SolelyError as error:
         findings.append(Finding("error", "store", str(error)))
         code = code_of(error)
@@ -41,6 +42,19 @@ def doctor(options: StoreOptions, form: Form) -> None:
         code = Exit.ERROR
     form.rows([finding._asdict() for finding in findings], ("level", "subject", "text"), styles=LEVELS)
     leave(code)
+
+
+def attention(options: StoreOptions) -> list[Finding]:
+    """What a service reports of itself and its applications; nothing if the store is none."""
+    if not options.url.startswith(("http://", "https://")):
+        return []
+    from ..http import Client
+
+    with Client(options.url, timeout=options.timeout) as client:
+        found = client.get("/v1/attention", dict[str, list[dict[str, str]]])["attention"]
+    return [Finding(each["level"], "service", each["text"]) for each in found] or [
+        Finding("ok", "service", "nothing needs attention")
+    ]
 
 
 def versions(url: str) -> list[Finding]:

@@ -22,6 +22,14 @@ class Command(click.Command):
         """The examples of the command at this path: "solely locks list"."""
         return [line.replace("{path}", path) for line in self._examples]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the arguments; BadParameter if a text is not UTF-8, as only paths and commands may be."""
+        rest = super().parse_args(ctx, args)
+        for each in self.params:
+            if each.type is click.STRING:
+                _check_text(ctx, each, ctx.params.get(each.name or ""))
+        return rest
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_examples(formatter, self.examples(_path(ctx)))
         super().format_epilog(ctx, formatter)
@@ -78,6 +86,15 @@ class Group(click.Group):
             instead = f"Did you mean {' or '.join(map(repr, similar))}?" if similar else "See --help for the commands."
             raise click.UsageError(f"No such command {name!r:.80}. {instead}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def _check_text(ctx: click.Context, parameter: click.Parameter, given: Any) -> None:
+    for text in given if isinstance(given, tuple) else (given,):
+        if isinstance(text, str):
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise click.BadParameter(f"{text!r:.80} is not UTF-8", ctx, parameter) from None
 
 
 def _path(ctx: click.Context) -> str:

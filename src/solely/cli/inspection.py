@@ -11,12 +11,13 @@ from itertools import islice
 
 import click
 
+from ..logs import printable
 from ..model import State
 from ..stores import Store
 from .entries import Facts, facts_of, live
 from .help import Command
 from .options import DURATION, StoreOptions, at_store, in_form
-from .output import Form, as_json, cell, grid, printable
+from .output import Form, as_json, cell, grid
 
 KINDS = ("lock", "claim", "reservation")
 COLUMNS = ("kind", "key", "left", "waiters", "attempts", "holder")
@@ -35,7 +36,7 @@ def explain(options: StoreOptions, form: Form, key: str) -> None:
     if form.name == "json":
         click.echo(as_json(asdict(explanation) | {"why": explanation.why}))
     else:
-        click.echo(printable(str(explanation)))
+        click.echo(printable(str(explanation), keep="\n"))
 
 
 @click.command(cls=Command, examples=["solely top", "solely top --every 5s", "solely top --json"])

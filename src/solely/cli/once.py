@@ -15,7 +15,7 @@ from ..errors import StoreError
 from .child_process import ChildEnd
 from .exits import Exit, leave
 from .help import Command
-from .options import DURATION, StoreOptions, at_store
+from .options import DURATION, StoreOptions, at_passed_store
 from .output import talk
 from .run import checked_grace, purpose_of, require_command, run_watched, watched_client, why_lost
 from .waiting import waiting_for_key
@@ -43,8 +43,8 @@ MOST_TAIL = 20_000  # of each stream: a byte can become six in JSON, and a claim
     "--tail", type=click.IntRange(0, MOST_TAIL), default=TAIL, show_default=True, help="Bytes of output to remember."
 )
 @click.option("--until-success", is_flag=True, help="Run again after a failure, or a death without an outcome.")
-@at_store
-@click.argument("words", nargs=-1, required=True, metavar="-- CMD…")
+@at_passed_store
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD…")
 def once(
     options: StoreOptions,
     key: str,
@@ -79,7 +79,7 @@ def once(
                     f"'solely marks clear {started.mark}' removes the mark"
                 )
                 leave(Exit.ERROR)
-            leave(_run(words, watchdog, claim, started, tail, until_success))
+            leave(_run(words, watchdog, claim, started, options, tail, until_success))
 
 
 class _Started:
@@ -99,10 +99,16 @@ class _Started:
 
 
 def _run(
-    words: tuple[str, ...], watchdog: Watchdog, claim: Claim, started: _Started, tail: int, until_success: bool
+    words: tuple[str, ...],
+    watchdog: Watchdog,
+    claim: Claim,
+    started: _Started,
+    options: StoreOptions,
+    tail: int,
+    until_success: bool,
 ) -> int:
     at, began = datetime.now(UTC), monotonic()
-    ended = run_watched(words, watchdog, claim, keeps=tail)
+    ended = run_watched(words, watchdog, claim, options, keeps=tail)
     if ended.by_watchdog:
         talk(f"solely: the lease of {claim.key!r} {why_lost(claim)}: the command was ended")
         claim.hand_over()

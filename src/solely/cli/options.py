@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
 import click
 
 from ..client import Client, default_url
+from ..credentials import environment_of_others
 from ..drivers.retrying import ONE_TRY
 from ..errors import InvalidInput, StoreUnavailable
 from ..events import Hook
@@ -20,6 +23,7 @@ from ..stores import Store, capabilities, open_store
 from .global_options import check_url, global_json, global_url
 from .output import FORMS, Form
 
+TOKEN = "SOLELY_TOKEN"
 REASON = (3, 500)  # characters of a reason: the bounds of the service, from one word to a paragraph
 
 
@@ -45,6 +49,14 @@ class StoreOptions:
     url: str
     timeout: float
     credentials: str | None = None
+    passed_on: bool = False
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The environment of a command that is run: with what names this store and its logins only if that is passed
+        on, and with `more`."""
+        store = {"SOLELY_URL": self.url, "SOLELY_CREDENTIALS": self.credentials or "", TOKEN: os.environ.get(TOKEN, "")}
+        passed = {name: value for name, value in store.items() if value} if self.passed_on else {}
+        return {**environment_of_others(), **passed, **more}
 
     def store(self) -> Store:
         """The store itself, for looks at many entries; close it, or the client that has it."""
@@ -88,6 +100,18 @@ def at_store(function: Callable[..., Any]) -> Callable[..., Any]:
         options = StoreOptions(url or global_url() or default_url(), timeout, credentials)
         with _naming_the_remedy(options.url):
             return function(options, *args, **others)
+
+    return given
+
+
+def at_passed_store(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `at_store`, of a command that runs others: adds --pass-store, which StoreOptions.environment() obeys."""
+
+    @click.option("--pass-store", is_flag=True, help="Let CMD use the store: pass SOLELY_URL and the logins on.")
+    @at_store
+    @wraps(function)
+    def given(options: StoreOptions, *args: Any, pass_store: bool, **others: Any) -> Any:
+        return function(replace(options, passed_on=pass_store), *args, **others)
 
     return given
 
@@ -137,6 +161,15 @@ def by_reason(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         function = option(function)
     return function
+
+
+def parsed_json(text: str | bytes, what: str, remedy: str = "") -> Any:
+    """The value; UsageError, with what to do, if the text is not JSON or is nested too deep."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deep" if isinstance(error, RecursionError) else error
+        raise click.UsageError(f"{what} is not JSON: {why}{remedy}") from None
 
 
 def confirm(what: str, yes: bool) -> None:

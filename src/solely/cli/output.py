@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from ..logs import printable
+
 FORMS = ("table", "json", "wide")
 Row = Mapping[str, Any]
 _NONE: Mapping[str, str] = {}
@@ -52,7 +54,7 @@ class Form:
         if self.name == "json":
             click.echo(as_json({name: value}))
         else:
-            click.echo(value.isoformat() if isinstance(value, datetime) else printable(str(value)))
+            click.echo(value.isoformat() if isinstance(value, datetime) else printable(str(value), keep="\n"))
 
     def done(self, facts: Row) -> None:
         """Prints what was done, in JSON only: for people a message says it."""
@@ -62,7 +64,7 @@ class Form:
 
 def talk(text: str) -> None:
     """Prints a message for the user on stderr."""
-    click.echo(printable(text), err=True)
+    click.echo(printable(text, keep="\n"), err=True)
 
 
 def as_json(value: Any) -> str:
@@ -103,11 +105,6 @@ def span(seconds: float) -> str:
         if seconds >= least:
             return f"{seconds / size:.0f}{unit}"
     return f"{seconds:.1f}s"
-
-
-def printable(text: str) -> str:
-    """The text with control characters escaped, since keys may come from untrusted sources."""
-    return "".join(s if s.isprintable() or s == "\n" else s.encode("unicode_escape").decode() for s in text)
 
 
 def plain(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:

@@ -12,7 +12,8 @@ from time import monotonic
 
 import click
 
-from .output import printable, talk
+from ..logs import printable
+from .output import talk
 
 AFTER = 1.0  # seconds without a word: what takes no longer needs none
 UPDATE = 0.2  # seconds between updates on a terminal

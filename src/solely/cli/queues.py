@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
-from typing import Any
 
 import click
 
@@ -18,13 +16,14 @@ from .entries import not_found
 from .exits import Exit, leave
 from .help import Group
 from .items import names, shown
-from .options import DURATION, StoreOptions, at_store, by_reason, confirm, in_form
+from .options import DURATION, StoreOptions, at_store, by_reason, confirm, in_form, parsed_json
 from .output import Form, Row, talk
 from .waiting import waiting_for_item
 
 _COUNTED = 1_000  # items of a queue that are counted by state: one page
 _STATES = {State.FREE: "waiting", State.HELD: "taken", State.CLOSED: "delayed"}
 _QUEUES = ("queue", "items", "waiting", "delayed", "taken")
+_AS_BYTES = ". Add --bytes to push it as it is."
 _ITEM = ("id", "state", "left", "attempts", "payload")
 
 
@@ -115,17 +114,10 @@ def push(options: StoreOptions, form: Form, queue: str, id: str, payload: str, r
     this ID already."""
     given = sys.stdin.buffer.read() if payload == "-" else payload.encode()
     with options.client() as once:
-        if not once.queue(queue).push(id, given if raw else _parsed(given), delay=delay):
+        if not once.queue(queue).push(id, given if raw else parsed_json(given, "The payload", _AS_BYTES), delay=delay):
             talk(f"not pushed: {queue!r} has an item {id!r} already")
             leave(Exit.BUSY)
     form.done({"pushed": id})
-
-
-def _parsed(given: bytes) -> Any:
-    try:
-        return json.loads(given)
-    except ValueError as error:
-        raise click.UsageError(f"The payload is not JSON: {error}. Add --bytes to push it as it is.") from None
 
 
 @queues.command(examples=["solely queues take mails --wait 30s --json"])
@@ -156,7 +148,7 @@ def take(options: StoreOptions, form: Form, queue: str, id: str, ttl: float, wai
 def renew(options: StoreOptions, form: Form, queue: str, token: str, ttl: float | None) -> None:
     """Extends the lease of a taken item; prints the seconds left."""
     with options.client() as once:
-        item = once.queue(queue).resume(token)
+        item = once.queue(queue).item_of(token)
         item.renew(ttl=ttl)
         form.value("left", round(item.remaining(), 1))
 
@@ -169,7 +161,7 @@ def renew(options: StoreOptions, form: Form, queue: str, token: str, ttl: float 
 def ack(options: StoreOptions, form: Form, queue: str, token: str) -> None:
     """Removes a taken item, since its work is done. Exits with 5 if another caller has taken it since."""
     with options.client() as once:
-        if not once.queue(queue).resume(token).ack():
+        if not once.queue(queue).item_of(token).ack():
             talk("not acked: its lease expired and another caller took it, or the store lost it")
             leave(Exit.BUSY)
     form.done({"acked": True})
@@ -185,7 +177,7 @@ def ack(options: StoreOptions, form: Form, queue: str, token: str) -> None:
 def give_back(options: StoreOptions, form: Form, queue: str, token: str, delay: float, uncounted: bool) -> None:
     """Returns a taken item to its queue. Exits with 5 if it was no longer taken by this token."""
     with options.client() as once:
-        if not once.queue(queue).resume(token).give_back(delay=delay, uncounted=uncounted):
+        if not once.queue(queue).item_of(token).give_back(delay=delay, uncounted=uncounted):
             talk("not given back: its lease expired, or it was acked or given back before")
             leave(Exit.BUSY)
     form.done({"given_back": True})

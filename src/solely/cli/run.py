@@ -23,7 +23,7 @@ from .child_process import (
 )
 from .exits import Exit, leave
 from .help import Command
-from .options import DURATION, StoreOptions, at_store
+from .options import DURATION, StoreOptions, at_passed_store
 from .output import talk
 from .waiting import waiting_for_key
 from .watchdog import Watchdog, watched
@@ -53,8 +53,8 @@ USUAL_GRACE = 1 / 4  # of a short ttl
     "-E", "--busy-code", type=click.IntRange(0, 255), metavar="CODE",
     help="Exit with CODE if another holder has the lock.  [default: 5]",
 )  # fmt: skip
-@at_store
-@click.argument("words", nargs=-1, required=True, metavar="-- CMD…")
+@at_passed_store
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD…")
 def run(
     options: StoreOptions,
     key: str,
@@ -70,7 +70,8 @@ def run(
     """Runs CMD while holding a lock.
 
     Exits with the code of CMD; 5 if another holder has the lock, 6 if the lease was lost and CMD was ended, 75 if the
-    store is unreachable. CMD finds the fence of its lease in SOLELY_FENCE.
+    store is unreachable. CMD finds the fence of its lease in SOLELY_FENCE, and no other variable that begins with
+    SOLELY_, unless --pass-store is given.
     """
     if skip_busy and busy_code:
         raise click.UsageError(f"--skip-busy exits with 0, and --busy-code with {busy_code}: give one of them.")
@@ -85,7 +86,7 @@ def run(
         hook.follow(lease)
         if at_least:
             lease.keep_closed(at_least)
-        ended = run_watched(words, watchdog, lease)
+        ended = run_watched(words, watchdog, lease, options)
         _end(lease, ended)
     leave(Exit.LOST if ended.by_watchdog else ended.code)
 
@@ -124,10 +125,13 @@ def purpose_of(words: tuple[str, ...]) -> str:
     return words[0].rpartition("/")[2]
 
 
-def run_watched(words: tuple[str, ...], watchdog: Watchdog, lease: Lease, keeps: int | None = None) -> ChildEnd:
+def run_watched(
+    words: tuple[str, ...], watchdog: Watchdog, lease: Lease, options: StoreOptions, keeps: int | None = None
+) -> ChildEnd:
     """How the command ended; 126 if it could not be started."""
+    environment = options.environment(SOLELY_FENCE=str(lease.fence))
     try:
-        return run_command(words, watchdog, lease, keeps=keeps)
+        return run_command(words, watchdog, environment, keeps=keeps)
     except OSError as error:
         talk(f"solely: {words[0]}: {error.strerror}")
         return ChildEnd(NOT_EXECUTABLE, watchdog.has_terminated())

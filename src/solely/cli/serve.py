@@ -21,6 +21,7 @@ from .output import Form
 if TYPE_CHECKING:
     from ..service.settings import Loaded
 
+MODES = ("600", "640", "644")  # for its owner, its group too, or everybody
 SCOPES = ("read", "write", "admin")  # by name: the service is not imported for a page of help
 
 
@@ -110,18 +111,26 @@ def check_config(form: Form, loaded: Loaded) -> None:
 @click.argument("name")
 @click.option("--scope", type=click.Choice(SCOPES), default="read", show_default=True, help="What it permits.")
 @click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="Append the line here (tokens_file).")
+@click.option("--mode", type=click.Choice(MODES), help="Permissions of the file.  [default: 600 for a new file]")
 @in_form
-def token(form: Form, name: str, scope: str, file: Path | None) -> None:
+def token(form: Form, name: str, scope: str, file: Path | None, mode: str | None) -> None:
     """Prints a new token, once; only its SHA-256 is stored, in the file or wherever you put the line.
 
     Two tokens of one name can be valid at once: add the new one, move your clients over, then remove the old line.
+
+    A service that runs as another user, as in a container, needs a file that this user can read: --mode 644.
     """
     from ..service.security import Scope, mint
+
+    if mode is not None and file is None:
+        raise click.UsageError("--mode is of the file: give --file too")
 
     secret, line = mint(name, Scope[scope.upper()])
     if file is None:
         click.echo(f"Add this to tokens or tokens_file: {line}", err=True)
     else:
         with open(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as lines:  # for this user alone
+            if mode is not None:  # also of a file that exists, and whatever the umask is
+                os.fchmod(lines.fileno(), int(mode, 8))
             lines.write(f"{line}\n")
     form.value("token", secret)

@@ -6,14 +6,19 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
-from ..errors import StoreUnavailable
+from .. import __version__
+from ..errors import SolelyError, StoreFailed, StoreUnavailable
 from .extras import missing
 from .global_options import check_url, global_url
 from .options import DURATION
+
+if TYPE_CHECKING:
+    from ..http import Client
 
 HERE = "http://127.0.0.1:8765"  # the default address of `solely serve`
 
@@ -30,6 +35,27 @@ def service_url(at: str | None) -> str:
                 f"Start one with 'solely serve', and give its address with --at; the default is {HERE}."
             )
     return HERE
+
+
+# What a command may raise that reads an answer which lacks something, or has it in another form.
+_UNEXPECTED = (LookupError, TypeError, ValueError, AttributeError)
+
+
+@contextmanager
+def _speaking_to(client: Client, address: str) -> Iterator[None]:
+    """Checks that a service answers at the address, before a command says to have done anything there.
+
+    One of another version may answer otherwise than this command expects: then that is said. Of the same version, it is
+    a bug, and raised as such.
+    """
+    version = client.version()
+    try:
+        yield
+    except _UNEXPECTED as error:
+        if isinstance(error, SolelyError) or version == __version__:
+            raise
+        other = f"{urlsplit(address).hostname} is a service of version {version}"
+        raise StoreFailed(f"{other}, which answers otherwise than this command of {__version__} expects") from error
 
 
 @contextmanager
@@ -63,7 +89,7 @@ def at_service(function: Callable[..., Any]) -> Callable[..., Any]:
             from ..http import Client
         except ImportError as error:
             raise missing(error, "the client of the service") from None
-        with Client(address, timeout=timeout) as client, _naming_the_remedy():
+        with Client(address, timeout=timeout) as client, _naming_the_remedy(), _speaking_to(client, address):
             return function(client, *args, **others)
 
     return command

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from ..process_groups import ProcessGroup
 from ..rules import local_clock
 
 _MARGIN = 0.25  # of the grace, left between SIGKILL and the deadline: a busy machine is late to run the watchdog
@@ -110,11 +111,11 @@ class _Watch:
                 deadline = 0.0 if word in (_LOST, b"") else float(word)
         with suppress(OSError):
             self._line.send(b"!")
-        group = os.getpid()
-        os.killpg(group, signal.SIGTERM)
-        os.killpg(group, signal.SIGCONT)  # a stopped process does not handle SIGTERM
+        group = ProcessGroup(os.getpid())
+        group.send(signal.SIGTERM)
+        group.send(signal.SIGCONT)  # a stopped process does not handle SIGTERM
         time.sleep(self._grace)
-        os.killpg(group, signal.SIGKILL)
+        group.send(signal.SIGKILL)
 
     def _receive(self, until: float) -> bytes | None:
         """The last message, b"" if the holder has exited, None if there was no message for a while."""
@@ -140,7 +141,5 @@ def _detach(line: int) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
-    for file in map(int, os.listdir("/dev/fd")):
-        if file > 2 and file != line:
-            with suppress(OSError):  # the descriptor of the listing itself
-                os.close(file)
+    os.closerange(3, line)
+    os.closerange(line + 1, os.sysconf("SC_OPEN_MAX"))

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..acts import Listing
+from ..logs import printable
 from .acts import show_rows
 from .help import Command
 from .options import in_form
-from .output import Form, printable
+from .output import Form
 from .service_options import at_service
 
 if TYPE_CHECKING:
@@ -45,4 +46,4 @@ def show_verdict(form: Form, explained: dict[str, Any]) -> None:
         form.one(explained)
         return
     for sentence in explained["verdict"]:
-        click.echo(printable(sentence))
+        click.echo(printable(sentence, keep="\n"))
