@@ -53,6 +53,7 @@ def test_what_the_peers_need_is_pinned(group: str, lock: str) -> None:
 
 def test_the_service_needs_a_part_of_what_the_tests_need_at_the_same_versions() -> None:
     assert pins("requirements-serve.lock") < pins("requirements.lock")
+    assert pins("requirements-image.lock") < pins("requirements.lock")
 
 
 def test_the_service_alone_installs_no_driver_and_no_tool() -> None:
@@ -133,3 +134,38 @@ def test_an_environment_that_was_only_begun_is_made_anew(checkout: Checkout) -> 
     (checkout.folder / ".venv" / "bin").mkdir(parents=True)
     shutil.copy(checkout.python, checkout.folder / ".venv" / "bin" / "python")
     assert checkout.setup() == ["venv", "requirements.lock"]
+
+
+# Stands in for what a script starts first: notes in which folder it runs, and ends the script.
+NOTES = '#!/usr/bin/env bash\npwd -P > "$NOTES"\nkill "$PPID"\n'
+
+
+@pytest.mark.parametrize("name", sorted(os.listdir(SCRIPTS)))
+def test_a_script_runs_in_its_own_checkout_whatever_the_users_cdpath_is(name: str, tmp_path: Path) -> None:
+    """`cd` looks into CDPATH before the current folder: scripts/serve ran the setup of another folder."""
+    first = {"setup": "python3", "lock": "uv"}.get(name)  # what it starts first, if that is not scripts/setup
+    programs, notes = tmp_path / "bin", tmp_path / "notes"
+    folders = [tmp_path / "own", tmp_path / "other"]
+    for folder in folders:
+        (folder / "scripts").mkdir(parents=True)
+        shutil.copy(SCRIPTS / name, folder / "scripts")
+        for lock in ROOT.glob("requirements*.lock"):
+            shutil.copy(lock, folder)
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        if first is None:
+            _write_program(folder / "scripts" / "setup", NOTES)
+    programs.mkdir()
+    if first is not None:
+        _write_program(programs / first, NOTES)
+    path = os.pathsep.join([str(programs), os.environ["PATH"]])
+    python = str(programs / "python3")
+    environ = os.environ | {"CDPATH": str(folders[1]), "NOTES": str(notes), "PATH": path, "PYTHON": python}
+    command = [f"scripts/{name}"]
+    done = subprocess.run(command, cwd=folders[0], env=environ, capture_output=True, timeout=50, check=False)
+    assert notes.read_text().strip() == str(folders[0].resolve()), done.stderr.decode()
+    assert done.stdout == b"", "cd prints where CDPATH led it"
+
+
+def _write_program(file: Path, text: str) -> None:
+    file.write_text(text)
+    file.chmod(0o755)
