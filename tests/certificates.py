@@ -5,10 +5,10 @@ import subprocess
 from pathlib import Path
 
 
-def make_certificate(folder: Path, name: str) -> Path:
-    """A certificate of that name, which signs itself, with its key in the same file."""
+def make_certificate(folder: Path, name: str, subject: str = "") -> Path:
+    """A certificate of that name, which signs itself, with its key in the same file. `subject` has more attributes."""
     key, signed, both = (folder / f"{name}.{end}" for end in ("key", "crt", "pem"))
-    named = ("-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}")
+    named = ("-subj", f"{subject}/CN={name}", "-multivalue-rdn", "-utf8", "-addext", f"subjectAltName=DNS:{name}")
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
     command = ["openssl", "req", "-x509", *curve, *named, "-keyout", str(key), "-out", str(signed)]
     subprocess.run(command, check=True, capture_output=True, timeout=30)

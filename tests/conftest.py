@@ -1,7 +1,5 @@
 """The stores that every contract test runs on, and the servers behind them, started when first asked for."""
 
-import gc
-import itertools
 import os
 import secrets
 import shutil
@@ -16,6 +14,7 @@ from solely.testing.clock import ManualClock
 from tests.client_modes import MODES, opened_clients
 from tests.http_service import HttpServices
 from tests.lateness import Lateness, measured_lateness
+from tests.leaks import LeakCheck, all_tasks_ended
 from tests.mongo_server import Mongod, mongod_path
 from tests.postgres_server import DEBIAN_POSTGRES, PYPI_POSTGRES, Postgres
 from tests.servers import DEBIAN_REDIS, Valkey, ValkeyCluster, ValkeySentinel
@@ -238,9 +237,14 @@ def _is_runnable(item: pytest.Item) -> bool:
     return not any(LACKING.get(name) for name in getattr(item, "fixturenames", ()))
 
 
+def _words(value: object) -> tuple[str, ...]:
+    """The words of a parameter: itself, or its parts where a test runs on a pair of servers."""
+    return tuple(each for each in (value if isinstance(value, tuple) else (value,)) if isinstance(each, str))
+
+
 def _needs_all(item: pytest.Item) -> bool:
     cases = getattr(item, "callspec", None)
-    chosen = [value for value in cases.params.values() if isinstance(value, str)] if cases else []
+    chosen = [each for value in cases.params.values() for each in _words(value)] if cases else []
     if item.get_closest_marker("only_with_all") or not SECOND_SERVERS.isdisjoint(chosen):
         return True
     return "http" in chosen and item.nodeid.startswith(NOT_OVER_HTTP)
@@ -254,25 +258,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not _needs_all(item)]
 
 
-# Tests between two collections of garbage: what is alive then is not looked at again. Without that the collector would
-# stop a test for up to half a second in the middle of a run, since thousands of items and reports are alive in it; and
-# leases that are to be renewed within that time would be lost.
-_TIDY_AFTER = 200
-_finished = itertools.count(1)
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LeakCheck(), "leaks")
 
 
-def _tidy() -> None:
-    gc.collect()
-    gc.freeze()
-
-
-def pytest_collection_finish() -> None:
-    _tidy()
-
-
-def pytest_runtest_logfinish() -> None:
-    if next(_finished) % _TIDY_AFTER == 0:
-        _tidy()
+@pytest.fixture
+async def no_task_is_left() -> AsyncIterator[None]:
+    """Fails if a task still runs when the test and its other fixtures have ended."""
+    yield
+    await all_tasks_ended()
 
 
 @pytest.fixture(params=MODES)

@@ -6,12 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import solely
 from solely import kit
 from solely.service.mount import all_routes
 from solely.service.service import Service
@@ -53,6 +54,23 @@ def here(request: pytest.FixtureRequest) -> Callable[[str], str]:
     return replaced
 
 
+@pytest.fixture
+def closing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Closes the clients that a page opens for as long as its program runs."""
+    opened: list[solely.Client] = []
+    start = solely.Client.__init__
+
+    def noted(client: solely.Client, *words: Any, **options: Any) -> None:
+        start(client, *words, **options)
+        opened.append(client)
+
+    monkeypatch.setattr(solely.Client, "__init__", noted)
+    yield
+    for each in opened:
+        each.close()
+
+
+@pytest.mark.usefixtures("closing")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page) and page not in ELSEWHERE])
 def test_every_python_block_runs_after_those_before_it(
     page: str, here: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import solely
+from solely.kit import MODULES as KIT_MODULES
 
 ROOT = Path(solely.__file__).parent
 DESIGN = ROOT.parent.parent / "docs" / "design.md"
@@ -104,7 +105,7 @@ def test_an_application_imports_the_library_the_kit_and_itself() -> None:
     assert not {module: names for module, names in wrong.items() if names}
 
 
-@pytest.mark.parametrize("module", ["exports", "commands"])
+@pytest.mark.parametrize("module", [*KIT_MODULES, "commands"])
 def test_every_name_of_the_kit_is_listed_once_and_there(module: str) -> None:
     exported = import_module(f"solely.kit.{module}")
     assert len(set(exported.__all__)) == len(exported.__all__)
@@ -115,7 +116,9 @@ def test_every_name_of_the_kit_is_listed_once_and_there(module: str) -> None:
 def test_the_kit_lists_what_it_has_by_purpose() -> None:
     kit = import_module("solely.kit")
     listed = set(re.findall(r"\w+", kit.__doc__ or ""))
-    assert not set(import_module("solely.kit.exports").__all__) - listed
+    exported = [name for module in KIT_MODULES for name in import_module(f"solely.kit.{module}").__all__]
+    assert not set(exported) - listed
+    assert len(set(exported)) == len(exported)
     assert kit.Journal is import_module("solely.data").Journal
     with pytest.raises(AttributeError, match=r"solely\.kit has no 'Nothing'"):
         _ = kit.Nothing

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import asyncio
+import io
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
 
 import solely
+from solely import AsyncClient, QueueWorker
+from solely.credentials import Logins
+from tests.client_modes import result_of
 
 ROOT = Path(solely.__file__).parent
 
@@ -41,3 +52,110 @@ def test_the_message_has_every_fact_that_the_record_has() -> None:
     assert len(calls) > 30, "the library logs more than that: this test no longer finds the calls"
     missing = [f"{where}: {name}" for where, text, names in calls for name in names if f"%({name})" not in text]
     assert not missing, "\n".join(missing)
+
+
+# -- forged lines
+
+FOREIGN = "no route\n2026-01-01 00:00:00 ERROR root: all data was deleted\r\x1b[2J\x1b]0;title\x07"
+
+
+@pytest.fixture
+def plain_log() -> Iterator[io.StringIO]:
+    """What an application logs that formats records as the documentation of `logging` shows it."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    yield written
+    logging.getLogger().removeHandler(handler)
+
+
+def lines_of(log: io.StringIO) -> list[str]:
+    """The lines that are no part of a traceback; each begins with a time, and none is forged."""
+    lines = [line for line in re.split(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", log.getvalue()) if line]
+    assert "\x1b" not in log.getvalue()
+    assert "\x07" not in log.getvalue()
+    begun = [line for line in lines if not line.startswith("    ")]
+    assert all(re.match(r"\d{4}-\d\d-\d\d .* (WARNING|ERROR|INFO) solely", line) for line in begun), begun
+    assert not [line for line in lines if line.startswith("2026-01-01 00:00:00")]
+    return begun
+
+
+def raises(*_: object) -> NoReturn:
+    raise ConnectionError(FOREIGN)
+
+
+async def raises_async(*_: object) -> NoReturn:
+    raises()
+
+
+async def test_the_reason_of_a_person_forges_no_line(mode: str, open_client: Any, plain_log: io.StringIO) -> None:
+    once = open_client(f"memory://{secrets.token_hex(8)}")
+    await result_of(once.try_lock("key", ttl=60))
+    assert await result_of(once.clear_lock("key", reason=FOREIGN))
+    line, *_ = lines_of(plain_log)
+    assert "no route\\n2026-01-01 00:00:00 ERROR root: all data was deleted\\r\\x1b[2J\\x1b]0;title\\x07" in line
+
+
+async def test_the_error_of_a_hook_forges_no_line(mode: str, open_client: Any, plain_log: io.StringIO) -> None:
+    """Its traceback stays readable: each line of it is indented, as no line of a log is."""
+    once = open_client(f"memory://{secrets.token_hex(8)}", hooks=[raises])
+    await result_of(once.first("key", ttl=60))
+    (line,) = lines_of(plain_log)
+    assert "hook_failed" in line
+    written = plain_log.getvalue().splitlines()
+    assert "    Traceback (most recent call last):" in written
+    assert "    ConnectionError: no route" in written
+    assert r"    2026-01-01 00:00:00 ERROR root: all data was deleted" in written
+
+
+async def test_the_error_of_a_job_forges_no_line(mode: str, open_client: Any, plain_log: io.StringIO) -> None:
+    schedule = open_client(f"memory://{secrets.token_hex(8)}").every("report", 0.1)
+    async with asyncio.timeout(60):
+        while "tick_failed" not in plain_log.getvalue():
+            await asyncio.sleep(
+                min(1.0, await result_of(schedule.run_due(raises if mode == "blocking" else raises_async)))
+            )
+    assert lines_of(plain_log)
+
+
+async def test_the_error_of_a_handler_forges_no_line(plain_log: io.StringIO) -> None:
+    async with AsyncClient(f"memory://{secrets.token_hex(8)}") as once:
+        await once.queue("mails").push("a", {})
+        await QueueWorker(
+            once.queue("mails"), raises_async, max_attempts=1, dead_letters=once.dead_letters("mails")
+        ).drain()
+    assert lines_of(plain_log)
+
+
+def test_the_error_of_a_credentials_provider_forges_no_line(plain_log: io.StringIO) -> None:
+    class Provider:
+        """As redis-entraid's, which reports its errors from a thread of its own."""
+
+        def get_credentials(self) -> tuple[str, str]:
+            return "user", "password"
+
+        def on_next(self, listener: Callable[[object], None]) -> None: ...
+
+        def on_error(self, listener: Callable[[Exception], None]) -> None:
+            self.fail = listener
+
+    provider = Provider()
+    logins = Logins(provider)
+    provider.fail(ConnectionError(FOREIGN))
+    (line,) = lines_of(plain_log)
+    logins.close()
+    assert "login_not_renewed" in line
+
+
+def test_every_logger_of_the_library_is_made_where_its_lines_are_kept_whole() -> None:
+    allowed = {"logs.py", "cli/program.py", "testing/simulator/simulation.py"}  # these silence it
+    made = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "logging.getLogger"
+        and ast.unparse(node.args[0] if node.args else node).startswith("'solely")
+    }
+    assert made <= allowed
