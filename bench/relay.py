@@ -35,21 +35,25 @@ class Relay:
             return Traffic(self._sent, self._received, self._round_trips)
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # ends the accept that waits
         self._listener.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._server)
-                for each in (client, server):
-                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                asked = threading.Event()
-                for source, target, to_server in ((client, server, True), (server, client, False)):
-                    forward = threading.Thread(
-                        target=self._forward, args=(source, target, to_server, asked), daemon=True
-                    )
-                    forward.start()
+                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        with client, socket.create_connection(self._server) as server:
+            for each in (client, server):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            asked = threading.Event()
+            back = threading.Thread(target=self._forward, args=(server, client, False, asked), daemon=True)
+            back.start()
+            self._forward(client, server, True, asked)
+            back.join()
 
     def _forward(self, source: socket.socket, target: socket.socket, to_server: bool, asked: threading.Event) -> None:
         with suppress(OSError):
@@ -63,6 +67,7 @@ class Relay:
                         self._round_trips += asked.is_set()
                         asked.clear()
                 target.sendall(piece)
+        with suppress(OSError):
             target.shutdown(socket.SHUT_WR)
 
 

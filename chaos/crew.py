@@ -85,6 +85,12 @@ class Member:
         with suppress(OSError):
             self._orders.send("stop")
 
+    def close(self) -> None:
+        """Closes what it was reached by, after it has ended."""
+        self._orders.close()
+        with suppress(ValueError):  # it did not end
+            self.process.close()
+
 
 class Crew:
     """All workers of a round. Those that were killed stay known: their logs are evidence."""
@@ -158,6 +164,8 @@ class Crew:
     def __exit__(self, *_: object) -> None:
         for member in self.alive:
             self.kill(member)
+        for member in self.members:
+            member.close()
 
     def any(self, chance: random.Random) -> Member | None:
         """One of those that are alive and not stopped; None if there is none."""

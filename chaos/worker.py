@@ -90,6 +90,14 @@ class Worker:
         if late or not call.answered:
             self._unknown(key, release, f"{owner}-late" if late else owner, call.begin)
 
+    def maybe_resumed(self, call: Call, key: str, owner: str, successor: str, ttl: float) -> None:
+        """As `undone`, of a resume: one that was not answered, or too late, may have been granted, and was released."""
+        late = call.answered and local_clock() - call.begin > LATE * ttl
+        if late:
+            self._unknown(key, "resume", owner, call.begin, successor, ttl)
+        if late or not call.answered:
+            self._unknown(key, "release", successor, call.begin)
+
     def _unknown(self, key: str, name: str, owner: str, begin: float, *given: Any) -> None:
         self.log.note("unknown", key, [name, owner, begin, *given])
 

@@ -183,7 +183,7 @@ def _routes(routes: list[Route], service: Service) -> str:
         app = service.apps.get(tag)
         parts += [f"## {tag}", app.about if app else ABOUT.get(tag, "")]
         rows = [
-            (_code(f"{route.method} {route.path}"), _needs(route), route.summary, route.again)
+            (_code(f"{route.method} {route.shown_path}"), _needs(route), route.summary, route.again)
             for route in shown
             if route.noun == tag
         ]

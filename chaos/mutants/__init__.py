@@ -25,6 +25,7 @@ TRIES = 5  # rounds with other seeds: whether a bug shows is a matter of chance
 # Most holders of one key outlive their lease; or those of several keys, so that some find nobody in their place.
 OUTLIVE = {"outlive": 0.8, "keys": 1, "kept": 0.0}
 OUTLIVE_ALONE = {"outlive": 0.8, "keys": 5, "kept": 0.0}
+HANDED_OVER = {"handed_over": 0.5, "kept": 0.0}
 # More deliveries than a quick machine makes between two faults, of few ids: each was marked before the first fault.
 ONE_BY_ONE = {"ids": 40, "copies": 2_000, "batch": 1}
 PAUSE = "pause client 1.5 ttl"
@@ -75,6 +76,7 @@ MUTANTS = (
     Mutant("release_of_anybody", "scripts", "redis", "W1", settings=OUTLIVE, seconds=5.0),
     Mutant("expires_too_soon", "scripts", "redis", "W1", settings=OUTLIVE),
     Mutant("renewal_revives", "scripts", "redis", "W1", settings=OUTLIVE_ALONE, seconds=5.0),
+    Mutant("token_is_resumed_again", "scripts", "redis", "W1", settings=HANDED_OVER),
     Mutant("fence_of_the_second", "scripts", "redis", "W4"),
     Mutant("seen_is_first", "scripts", "redis", "W5"),
     Mutant("mark_expires_too_soon", "scripts", "redis", "W5", seconds=5.0),

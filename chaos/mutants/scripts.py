@@ -24,6 +24,12 @@ def renewal_revives() -> None:
     alter_lua((" and not over(r) then", " then"), within="function ops.renew(")
 
 
+def token_is_resumed_again() -> None:
+    """Resume takes the key from whoever holds it, and so from whoever resumed the token before."""
+    anybodys = ("r.owner == owner and", "(r.owner == owner or successor) and")
+    alter_lua(anybodys, ("displace(r, owner,", "displace(r, r.owner,"), within="function ops.renew(")
+
+
 def fence_of_the_second() -> None:
     """Fences are seconds of the clock, and the counter is not looked at."""
     alter_lua(

@@ -2,7 +2,8 @@
 
 Workers contend for two keys at a time, with and without a wait. Every two seconds the keys change, so that each has a
 short history. Half of the keys are held without automatic renewal: every renewal is then a call of the history. The
-others are renewed by the keeper, and judged by what their holders relied on.
+others are renewed by the keeper, and judged by what their holders relied on. Some leases are handed over, and their
+tokens resumed twice.
 """
 
 from collections import defaultdict
@@ -24,6 +25,7 @@ KEPT_SHARE = 0.3  # of the turns
 BETWEEN_WRITES = 0.005  # seconds
 WAIT = 1.5  # seconds for a lock: longer than the ttl, so that some waiters outlast a dead holder
 OUTLIVE = 0.05  # of the holds without automatic renewal end after their ttl
+HANDED_OVER = 0.1  # of the holds without automatic renewal
 MANUAL = 0.1  # of the ttl: with less left, a renewal may be refused locally, without a request
 
 
@@ -40,6 +42,10 @@ async def work(me: Worker) -> None:
             await me.after(answered)
             continue
         me.point("acquired")
+        if not kept and me.chance.random() < me.job.settings.get("handed_over", HANDED_OVER):
+            lease, owner = await _hand_over(me, lease, key, owner, ttl)
+            if lease is None:
+                continue
         await _rely(me, lease, key, owner, ttl, kept)
         me.point("before release")
         with me.log.call(key, "release", owner) as call:
@@ -62,6 +68,21 @@ async def _acquire(me: Worker, key: str, owner: str, ttl: float, renew: bool) ->
         call.output = 0 if lease is None else lease.fence
     me.undone(call, key, "acquire", "release", owner, ttl)
     return lease, call.answered
+
+
+async def _hand_over(me: Worker, lease: Any, key: str, owner: str, ttl: float) -> tuple[Any, str]:
+    """The lease that was resumed and its owner; None if neither of two callers got it."""
+    token, resumed, its_owner = lease.hand_over(), None, ""
+    for _ in range(2):
+        successor = me.fresh_owner()
+        with me.log.call(key, "resume", owner, successor, ttl) as call:
+            try:
+                heir = await answer(me.once.resume(token, renew=False, on_lost="flag"))
+                resumed, its_owner, call.output = heir, successor, heir.fence
+            except Busy:
+                call.output = 0
+        me.maybe_resumed(call, key, owner, successor, ttl)
+    return resumed, its_owner
 
 
 async def _rely(me: Worker, lease: Any, key: str, owner: str, ttl: float, kept: bool) -> None:
